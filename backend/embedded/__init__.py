@@ -1,0 +1,24 @@
+"""The embedded backend: PyTorch executed on XLA through PJRT, by a torch device of our own.
+
+The device is called ``pjrt``: after :func:`backend.embedded.device.activate`,
+``torch.randn(3, device="pjrt")`` and ``model.to("pjrt")`` work in an unmodified program. A tensor on
+it is a plain :class:`torch.Tensor`; sizes, strides and aliasing live in torch, the values live in a
+``jax.Array`` that hangs on the tensor's storage.
+
+    device       the torch device: its name, its module, its hooks
+    buffer       the jax.Array behind a storage
+    layout       reading and writing a buffer through sizes, strides and offset, inside a program
+    lower/       ATen ops as JAX functions, by family: one table for every mode
+    program      one call of one op as one traceable function
+    executable   a compiled program and the quickest way to launch it
+    cache        executables by signature, with the counters a user sees
+    dispatch     eager mode: an op call to a launch
+    kernels      the ops that are about storage rather than values
+    fallback     ops without a lowering: a named error, or the CPU where the user asked for it
+    compiler     compile mode: the torch.compile backend
+"""
+
+from backend.embedded.backend import DEVICE_NAME, Embedded
+from backend.embedded.errors import OpNotLowered
+
+__all__ = ["DEVICE_NAME", "Embedded", "OpNotLowered"]

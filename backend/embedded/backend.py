@@ -1,0 +1,227 @@
+"""The embedded backend as the suite sees it. Imports neither torch nor jax before it executes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backend.protocol import Step, Unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+#: The torch device's name. It becomes an attribute of every Tensor and Module, so it is no common word.
+DEVICE_NAME = "pjrt"
+
+
+class Embedded:
+    """PyTorch on XLA/PJRT through a torch device of our own."""
+
+    name = "embedded"
+    summary = "PyTorch on XLA through PJRT, by a torch device of our own"
+
+    def __init__(self) -> None:
+        self._mode = "eager"
+
+    def modes(self) -> Mapping[str, str | None]:
+        """Every mode by name, with None where it can run here, else the reason why not."""
+        missing = _missing()
+        return {
+            "eager": missing,
+            "eager-blocking": missing,
+            "eager-fused": "not built yet: ops are launched one by one or compiled",
+            "lazy": "this backend has no lazy mode; eager-fused will take its place",
+            "compile": missing,
+        }
+
+    def devices(self) -> Mapping[str, str | None]:
+        """Every device by name, with None where it can be used here, else the reason why not."""
+        return {
+            "cpu": _missing(),
+            "gpu": None if _has_plugin("cuda") else "no CUDA plugin of jax is installed (pip install 'jax[cuda]')",
+            "tpu": _tpu_reason(),
+        }
+
+    def environment(self, device: str, mode: str, cache: str, cache_dir: Path) -> dict[str, str]:
+        """The variables a worker needs before it imports torch or jax."""
+        platform = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}[device]
+        return {
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            "JAX_PLATFORMS": platform,
+            "JAX_ENABLE_COMPILATION_CACHE": "false",
+            "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        }
+
+    def open(self, device: str, mode: str, *, cpu_fallback: bool) -> torch.device:
+        """Register the torch device and claim ``device``; see :class:`backend.protocol.Backend`."""
+        reason = self.devices().get(device, f"no device is called '{device}'") or self.modes().get(
+            mode, f"no mode is called '{mode}'"
+        )
+        if reason:
+            raise Unsupported(f"embedded {mode} on {device}: {reason}")
+        import jax
+
+        try:
+            jax.devices()
+        except RuntimeError as error:
+            raise Unsupported(f"embedded on {device}: jax found no such device ({error})") from error
+        from backend.embedded import device as torch_device
+        from backend.embedded import dispatch, fallback
+
+        handle = torch_device.activate()
+        fallback.allow(cpu_fallback)
+        dispatch.block_after_each_launch(mode == "eager-blocking")
+        self._mode = mode
+        return handle
+
+    def prepare(self, step: Step, mode: str) -> Callable[[], torch.Tensor]:
+        """A function that runs one whole step; in compile mode forward, backward and optimizer are compiled."""
+        import torch
+
+        compute = step.compute
+        optimizer = step.optimizer
+        update = optimizer.step if optimizer is not None else None
+        if mode == "compile":
+            torch._dynamo.config.fail_on_recompile_limit_hit = True
+            compute = torch.compile(compute, backend=DEVICE_NAME, fullgraph=True, dynamic=False)
+            if update is not None:
+                update = torch.compile(update, backend=DEVICE_NAME, dynamic=False)
+
+        def infer() -> torch.Tensor:
+            with torch.no_grad():
+                return compute(step.module, *step.batch)
+
+        def train() -> torch.Tensor:
+            assert optimizer is not None and update is not None
+            optimizer.zero_grad(set_to_none=True)
+            loss = compute(step.module, *step.batch)
+            loss.backward()
+            update()
+            return loss.detach()
+
+        return infer if optimizer is None else train
+
+    def synchronize(self, outputs: Any) -> None:
+        """Wait for everything that was launched."""
+        from backend.embedded.buffer import synchronize
+
+        synchronize()
+
+    def compile_count(self) -> int:
+        """Executables compiled so far."""
+        from backend.embedded.cache import COUNTERS
+
+        return COUNTERS.misses
+
+    def cache_stats(self) -> dict[str, int | float | None]:
+        """The executable cache in memory; nothing is kept on disk yet."""
+        from backend.embedded.cache import COUNTERS
+
+        return {
+            "requests": COUNTERS.requests,
+            "hits": COUNTERS.hits,
+            "misses": COUNTERS.misses,
+            "compile_s": COUNTERS.compile_s,
+            "disk_requests": None,
+            "disk_hits": None,
+            "disk_misses": None,
+        }
+
+    def counters(self) -> dict[str, Any]:
+        """Launches, graphs, graph breaks, CPU fallbacks, and what is compiled together."""
+        from torch._dynamo.utils import counters as dynamo
+
+        from backend.embedded.cache import COUNTERS
+
+        compiled = self._mode == "compile"
+        return {
+            "launches": COUNTERS.launches,
+            "graphs": COUNTERS.graphs if compiled else None,
+            "graph_breaks": sum(dynamo["graph_break"].values()) if compiled else None,
+            "cpu_fallbacks": sum(COUNTERS.cpu_fallbacks.values()),
+            "cpu_fallback_ops": sorted(COUNTERS.cpu_fallbacks),
+            "compile_scope": "forward+loss, backward, optimizer: a program each" if compiled else "op",
+        }
+
+    def memory_stats(self) -> dict[str, Any]:
+        """The device's peak, where PJRT counts it (not on the CPU)."""
+        import jax
+
+        stats = jax.devices()[0].memory_stats() or {}
+        peak = stats.get("peak_bytes_in_use")
+        return {} if peak is None else {"peak_bytes": peak, "kind": "device"}
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Not collected yet: XLA's counts need every program's weight in a step."""
+        return {}
+
+    def trace(self, directory: Path, run: str, steps: int, step: Callable[[], torch.Tensor]) -> Path:
+        """A jax.profiler capture of ``steps`` marked steps; returns its ``.xplane.pb``."""
+        from backend.capture import jax_profile
+
+        return jax_profile(directory, run, steps, step, self.synchronize)
+
+    def describe(self) -> dict[str, Any]:
+        """What ran the step."""
+        import jax
+        import torch
+
+        device = jax.devices()[0]
+        on_cpu = device.platform == "cpu"
+        return {
+            "device_name": device.device_kind,
+            "chip": None if on_cpu else _CHIPS.get(device.device_kind),
+            "chips": 1,
+            "torch_version": torch.__version__,
+            "jax_version": jax.__version__,
+            "libtpu_version": _version("libtpu"),
+            # XLA's default precision: exact on a CPU, one bfloat16 pass on a TPU's MXU, TF32 on a GPU.
+            "matmul_precision": {"cpu": "float32", "tpu": "bfloat16", "gpu": "tf32"}.get(device.platform),
+            "threads": os.cpu_count() if on_cpu else None,
+        }
+
+
+#: What PJRT calls a device, and what the catalogue calls the chip (jax's device_kind strings).
+_CHIPS = {
+    "TPU v2": "v2",
+    "TPU v3": "v3",
+    "TPU v4": "v4",
+    "TPU v5 lite": "v5e",
+    "TPU v5": "v5p",
+    "TPU v6 lite": "v6e",
+    "TPU7x": "v7x",
+    "NVIDIA H100 80GB HBM3": "H100-SXM",
+    "NVIDIA H200": "H200",
+    "NVIDIA A100-SXM4-80GB": "A100-80",
+    "NVIDIA A100-SXM4-40GB": "A100-40",
+}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _missing() -> str | None:
+    for package in ("torch", "jax"):
+        if importlib.util.find_spec(package) is None:
+            return f"{package} is not installed (pip install tpubench)"
+    return None
+
+
+def _has_plugin(name: str) -> bool:
+    return any(name in entry.name for entry in importlib.metadata.entry_points(group="jax_plugins"))
+
+
+def _tpu_reason() -> str | None:
+    if _version("libtpu") is None:
+        return "libtpu is not installed (pip install 'tpubench[tpu]')"
+    if not any(Path("/dev").glob("accel*")) and not any(Path("/dev/vfio").glob("[0-9]*")):
+        return "no TPU in this machine"
+    return None

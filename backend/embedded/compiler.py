@@ -1,0 +1,146 @@
+"""Compile mode: the ``torch.compile`` backend. A graph becomes one executable over device buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import register_backend
+
+from backend.embedded.backend import DEVICE_NAME
+from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, wrap, wrap_strided
+from backend.embedded.cache import COUNTERS
+from backend.embedded.decompose import decompositions
+from backend.embedded.dtype import to_jax
+from backend.embedded.errors import DevicesDiffer
+from backend.embedded.executable import Executable
+from backend.embedded.interpreter import Interpreter
+from backend.embedded.layout import Layout, memory_order, read, write
+from backend.embedded.program import layout_of
+from backend.embedded.seed import GENERATOR, key_of
+
+Compiled = Callable[..., list[Any]]
+
+
+class GraphProgram:
+    """One graph, compiled for each set of input layouts it is called with (one, as a rule)."""
+
+    def __init__(self, module: torch.fx.GraphModule, name: str) -> None:
+        self.interpreter = Interpreter(module)
+        self.name = name
+        self.executables: dict[tuple[Any, ...], Executable] = {}
+        self.outputs: list[tuple[bool, tuple[int, ...], tuple[int, ...]] | None] = []
+        COUNTERS.graphs += 1
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """Run on device tensors (and plain numbers); writes go to their tensors, outputs come back."""
+        arrays, signature = [], []
+        for arg in args:
+            if not isinstance(arg, torch.Tensor):
+                signature.append((type(arg), arg))
+                continue
+            if arg.device.type != DEVICE_NAME:
+                raise DevicesDiffer(f"the compiled graph {self.name}", arg.device)
+            array = buffer_of(arg).array
+            arrays.append(array)
+            signature.append(
+                (array.shape, array.dtype, None if is_whole(arg, array) else layout_of(arg))
+            )
+        key = tuple(signature)
+        COUNTERS.requests += 1
+        executable = self.executables.get(key)
+        if self.interpreter.random:
+            arrays.insert(0, jax.device_put(GENERATOR.next_key()))
+        if executable is None:
+            executable = self.executables[key] = self._compile(signature, arrays)
+        COUNTERS.launches += 1
+        results = iter(executable.launch(arrays))
+        for index in self.interpreter.written:
+            rebind(args[index], next(results))
+        return [None if make is None else _made(next(results), *make) for make in self.outputs]
+
+    def _compile(self, signature: Sequence[tuple[Any, ...]], arrays: Sequence[jax.Array]) -> Executable:
+        interpreter = self.interpreter
+
+        def traced(*given: jax.Array) -> list[jax.Array]:
+            key = None
+            if interpreter.random:
+                key, given = key_of(given[0]), given[1:]
+            held = iter(given)
+            inputs, bases = [], []
+            for entry in signature:
+                if len(entry) == 2:
+                    inputs.append(entry[1])
+                    bases.append(None)
+                    continue
+                base, layout = next(held), entry[2]
+                bases.append((base, layout))
+                inputs.append(base if layout is None else read(base, layout))
+            outputs, written = interpreter(key, *inputs)
+            results = []
+            for index, value in written.items():
+                base, layout = bases[index]  # type: ignore[misc]
+                results.append(value if layout is None else write(base, layout, value))
+            return results + self._laid_out(outputs)
+
+        return Executable(traced, arrays, self.name)
+
+    def _laid_out(self, outputs: Sequence[Any]) -> list[jax.Array]:
+        """The outputs in memory order under the strides that the graph promised, and how to wrap each."""
+        node = next(n for n in self.interpreter.nodes if n.op == "output")
+        promised = node.args[0]
+        self.outputs, arrays = [], []
+        for value, source in zip(outputs, promised, strict=True):
+            if value is None:
+                self.outputs.append(None)
+                continue
+            meta = source.meta["val"] if isinstance(source, torch.fx.Node) else None
+            array = jnp.asarray(value)
+            size, stride = array.shape, None
+            if isinstance(meta, torch.Tensor):
+                array = array.astype(to_jax(meta.dtype))
+                size, stride = tuple(meta.shape), tuple(meta.stride())
+            order = None
+            if stride is not None and not is_dense(size, stride):
+                order = memory_order(size, stride)
+            if order is not None and stride is not None:
+                array = array.transpose(order)
+                self.outputs.append((True, size, stride))
+            else:
+                self.outputs.append((False, size, ()))
+            arrays.append(array)
+        return arrays
+
+
+def _made(array: jax.Array, strided: bool, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
+    return wrap_strided(array, size, stride) if strided else wrap(array)
+
+
+def _compiler(kind: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]:
+    def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
+        return GraphProgram(module, f"{kind}_{COUNTERS.graphs}").__call__
+
+    return compile_graph
+
+
+def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **_: Any) -> Any:
+    """The ``torch.compile`` backend ``pjrt``: forward and backward each one executable."""
+    return aot_autograd(
+        fw_compiler=_compiler("forward"),
+        bw_compiler=_compiler("backward"),
+        inference_compiler=_compiler("graph"),
+        decompositions=decompositions(),
+        keep_inference_input_mutations=True,
+    )(module, example_inputs)
+
+
+def register() -> None:
+    """Make ``torch.compile(..., backend="pjrt")`` known."""
+    register_backend(backend, name=DEVICE_NAME)
+
+
+__all__ = ["GraphProgram", "Layout", "backend", "register"]

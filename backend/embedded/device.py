@@ -1,0 +1,168 @@
+"""The torch device: its name, the module PyTorch looks for under ``torch.pjrt``, and its kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from typing import Any
+
+import torch
+
+from backend.embedded.backend import DEVICE_NAME
+from backend.embedded.errors import EmbeddedError
+
+_libraries: list[torch.library.Library] = []
+_active = False
+
+
+def activate() -> torch.device:
+    """Make the ``pjrt`` device known to torch. Once a process; later calls do nothing.
+
+    Sets ``jax_enable_x64``: 64-bit integers and float64 are PyTorch's, and are not narrowed.
+
+    Raises:
+        EmbeddedError: another package holds PyTorch's one slot for an extra device.
+    """
+    global _active
+    if not _active:
+        taken = torch._C._get_privateuse1_backend_name()
+        if taken not in ("privateuseone", DEVICE_NAME):
+            raise EmbeddedError(
+                f"PyTorch has one slot for an extra device and '{taken}' holds it: "
+                "set TORCH_DEVICE_BACKEND_AUTOLOAD=0 before torch is imported, and do not import that package"
+            )
+        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+        _setup_privateuseone_for_python_backend(DEVICE_NAME, backend_module=_DeviceModule())
+        _register_kernels()
+        _pickle_through_cpu()
+        from backend.embedded import compiler
+
+        compiler.register()
+        _active = True
+    return torch.device(DEVICE_NAME, 0)
+
+
+class _DeviceModule:
+    """What PyTorch asks a device's module: ``torch.pjrt``."""
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_available(self) -> bool:
+        return True
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
+    def set_device(self, device: Any) -> None:
+        pass
+
+    def device(self, index: Any) -> Any:
+        return contextlib.nullcontext()
+
+    def synchronize(self, device: Any = None) -> None:
+        from backend.embedded.buffer import synchronize
+
+        synchronize()
+
+    def manual_seed(self, seed: int) -> None:
+        self.manual_seed_all(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        from backend.embedded.seed import GENERATOR
+
+        GENERATOR.manual_seed(seed)
+
+    def get_rng_state(self, device: Any = None) -> torch.Tensor:
+        from backend.embedded.seed import GENERATOR
+
+        return GENERATOR.state()
+
+    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
+        from backend.embedded.seed import GENERATOR
+
+        GENERATOR.set_state(state)
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+
+def _is_composite(op: torch._ops.OpOverload) -> bool:
+    """Whether PyTorch expresses ``op`` by other ops before any device sees it."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+def _register_kernels() -> None:
+    from backend.embedded.fallback import fallback, kernel_of, written_forms
+    from backend.embedded import dynamic  # noqa: F401  (enters its kernels)
+    from backend.embedded.kernels import KERNELS
+    from backend.embedded.lower import TABLE
+
+    library = torch.library.Library("aten", "IMPL")
+    registered: set[str] = set()
+
+    def register(op: torch._ops.OpOverload, run: Any) -> None:
+        if op.name() not in registered and not _is_composite(op):
+            registered.add(op.name())
+            library.impl(op, run, "PrivateUse1")
+
+    with warnings.catch_warnings():
+        # PyTorch warns where a device replaces a kernel that works for any device: that is the intent.
+        warnings.simplefilter("ignore", UserWarning)
+        for op, run in KERNELS.items():
+            register(op, run)
+        for op in list(TABLE):
+            # Views and copies are torch's business: it makes them from the kernels above.
+            if op.is_view or op in _LEFT_TO_TORCH:
+                continue
+            for form in (op, *written_forms(op)):
+                found = kernel_of(form)
+                if found is not None:
+                    register(form, found)
+    everything = torch.library.Library("_", "IMPL")
+    everything.fallback(fallback, "PrivateUse1")
+    _libraries.extend((library, everything))
+
+
+_aten = torch.ops.aten
+_LEFT_TO_TORCH = {
+    _aten.clone.default,
+    _aten._to_copy.default,
+    _aten._unsafe_view.default,
+    _aten.lift_fresh_copy.default,
+    _aten.reshape.default,
+    _aten.zeros.default,
+    _aten.ones.default,
+    _aten.zeros_like.default,
+    _aten.ones_like.default,
+    _aten.empty_like.default,
+    _aten.full_like.default,
+    _aten.scalar_tensor.default,
+    _aten.rand.default,
+    _aten.randn.default,
+}
+
+
+def _pickle_through_cpu() -> None:
+    """``torch.save`` and ``copy.deepcopy`` of a device tensor go by way of its CPU copy."""
+    original = torch.Tensor._reduce_ex_internal
+
+    def reduce(self: torch.Tensor, proto: int) -> Any:
+        if self.device.type != DEVICE_NAME or type(self) not in (torch.Tensor, torch.nn.Parameter):
+            return original(self, proto)
+        args = (self.detach().cpu(), self.dtype, str(self.device), self.requires_grad)
+        return torch._utils._rebuild_device_tensor_from_cpu_tensor, args
+
+    torch.Tensor._reduce_ex_internal = reduce  # type: ignore[method-assign]

@@ -1,0 +1,59 @@
+"""What the embedded backend refuses, by name.
+
+    RuntimeError
+    └── EmbeddedError
+        ├── DtypeNotSupported    a dtype that cannot be held without narrowing it
+        ├── LoweringMismatch     a lowering gave another shape than PyTorch says: a fault of ours
+        └── DevicesDiffer        operands on two devices
+    NotImplementedError
+    └── OpNotLowered             an ATen op that has no lowering
+"""
+
+from __future__ import annotations
+
+
+class EmbeddedError(RuntimeError):
+    """The embedded backend cannot do this."""
+
+
+class OpNotLowered(NotImplementedError):
+    """An ATen op that has neither a lowering nor a decomposition into ops that have one."""
+
+    def __init__(self, op: object, why: str = "") -> None:
+        detail = f" ({why})" if why else ""
+        super().__init__(
+            f"the embedded backend has no lowering for {op}{detail}: "
+            "rewrite the model without it, or allow it on the CPU with --cpu-fallback "
+            "(backend.embedded.fallback.allow(True) in a program), where it is counted"
+        )
+        self.op = str(op)
+
+
+class DtypeNotSupported(EmbeddedError):
+    """A dtype that cannot be held on the device without narrowing it."""
+
+    def __init__(self, dtype: object) -> None:
+        super().__init__(
+            f"the embedded backend cannot hold {dtype}: convert to one of float32, float64, float16, bfloat16, "
+            "complex64, complex128, bool, uint8, int8, int16, int32, int64"
+        )
+
+
+class LoweringMismatch(EmbeddedError):
+    """A lowering gave another result shape than PyTorch's own shape function."""
+
+    def __init__(self, op: object, got: object, expected: object) -> None:
+        super().__init__(
+            f"the lowering of {op} gave shape {got} where PyTorch says {expected}: this is a fault in tpubench, "
+            "please report it with the op and its shapes"
+        )
+
+
+class DevicesDiffer(EmbeddedError):
+    """Operands on two devices, in PyTorch's own words."""
+
+    def __init__(self, op: object, device: object) -> None:
+        super().__init__(
+            f"Expected all tensors to be on the same device, but found at least two devices, pjrt:0 and {device}! "
+            f"(in a call of {op}; move the operand with .to('pjrt'))"
+        )

@@ -1,0 +1,122 @@
+"""An FX graph of ATen ops as one JAX function."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import torch
+
+from backend.embedded.dtype import to_jax, to_numpy
+from backend.embedded.errors import LoweringMismatch, OpNotLowered
+from backend.embedded.lower import TABLE
+
+
+def lowering_of(op: Any) -> Any:
+    """The table's entry for ``op``.
+
+    Raises:
+        OpNotLowered: there is none.
+    """
+    try:
+        return TABLE[op]
+    except KeyError:
+        raise OpNotLowered(op) from None
+
+
+def draws(graph: torch.fx.Graph) -> bool:
+    """Whether any op of the graph draws random numbers."""
+    return any(n.op == "call_function" and n.target in TABLE and TABLE[n.target].random for n in graph.nodes)
+
+
+def _conformed(target: Any, result: Any, meta: Any) -> Any:
+    """Every array in the dtype the graph says, refused in another shape."""
+    if isinstance(meta, torch.Tensor):
+        array = jnp.asarray(result)
+        if array.shape != tuple(meta.shape):
+            raise LoweringMismatch(target, array.shape, tuple(meta.shape))
+        return array.astype(to_jax(meta.dtype))
+    if isinstance(meta, list | tuple) and isinstance(result, list | tuple):
+        return [_conformed(target, r, m) for r, m in zip(result, meta, strict=False)]
+    return result
+
+
+def _constant(module: torch.fx.GraphModule, name: str) -> Any:
+    value: Any = module
+    for part in name.split("."):
+        value = getattr(value, part)
+    return jnp.asarray(to_numpy(value.cpu())) if isinstance(value, torch.Tensor) else value
+
+
+class Interpreter:
+    """``module`` (ops of the table, ``getitem``, constants) as a function of its placeholders.
+
+    Ops that write (``copy_`` at a graph's end, onto a placeholder) return through :attr:`written`:
+    placeholder index to the node whose value it gets.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        self.module = module
+        self.nodes = list(module.graph.nodes)
+        self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
+        self.random = draws(module.graph)
+        self.written: dict[int, torch.fx.Node] = {}
+        index = {n: i for i, n in enumerate(self.placeholders)}
+        for node in self.nodes:
+            if node.op == "call_function" and node.target is torch.ops.aten.copy_.default:
+                self.written[index[node.args[0]]] = node
+            elif node.op == "call_function" and node.target is not operator.getitem:
+                lowering_of(node.target)
+
+    def __call__(self, key: jax.Array | None, *inputs: Any) -> tuple[Any, dict[int, jax.Array]]:
+        """``(outputs in the graph's own nesting, what was written by placeholder index)``."""
+        values: dict[torch.fx.Node, Any] = dict(zip(self.placeholders, inputs, strict=True))
+        drawn = 0
+        output: Any = None
+
+        def look(argument: Any) -> Any:
+            return torch.fx.node.map_arg(argument, lambda n: values[n])
+
+        for node in self.nodes:
+            if node.op == "placeholder":
+                continue
+            if node.op == "get_attr":
+                values[node] = _constant(self.module, node.target)
+                continue
+            args, kwargs = look(node.args), look(dict(node.kwargs))
+            if node.op == "output":
+                output = args[0]
+                continue
+            if node.target is operator.getitem:
+                values[node] = args[0][args[1]]
+                continue
+            if node.target is torch.ops.aten.copy_.default:
+                source = jnp.broadcast_to(args[1], args[0].shape).astype(args[0].dtype)
+                values[node] = source
+                continue
+            lowering = TABLE[node.target]
+            if lowering.random:
+                assert key is not None, "a graph that draws is given a key"
+                kwargs = {**kwargs, "key": jax.random.fold_in(key, drawn)}
+                drawn += 1
+            with jax.named_scope(node.name):
+                result = lowering.function(*args, **kwargs)
+            values[node] = _conformed(node.target, result, node.meta.get("val"))
+        return output, {i: values[n] for i, n in self.written.items()}
+
+
+def as_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    """A graph without writes as ``function(*inputs, key=None)``."""
+    interpreter = Interpreter(module)
+
+    def function(*inputs: Any, key: jax.Array | None = None) -> Any:
+        return interpreter(key, *inputs)[0]
+
+    return function
+
+
+Args = Sequence[Any]
+Kwargs = Mapping[str, Any]

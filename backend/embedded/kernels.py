@@ -1,0 +1,284 @@
+"""The ops that are about storage rather than values: allocating, viewing, copying, reading to the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import torch
+
+from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, size_storage, wrap
+from backend.embedded.dispatch import Op
+from backend.embedded.dtype import from_numpy, to_jax, to_numpy
+from backend.embedded.errors import DevicesDiffer
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+_create = torch._C._acc.create_empty_tensor
+_META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
+_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_set_strided = aten.set_.source_Storage_storage_offset
+
+#: Kernels by the op they implement.
+KERNELS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
+
+
+def kernel(*ops: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter the decorated function as the kernel of ``ops``."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op in ops:
+            KERNELS[op] = function
+        return function
+
+    return enter
+
+
+# -- allocating ---------------------------------------------------------------------------------------
+@kernel(aten.empty.memory_format)
+def empty(
+    size: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, memory_format: torch.memory_format | None = None,
+) -> Tensor:  # fmt: skip
+    """Uninitialised memory; nothing is allocated before something is written."""
+    dtype = dtype or torch.get_default_dtype()
+    to_jax(dtype)  # refuse here what cannot be held
+    if memory_format in (None, torch.contiguous_format, torch.preserve_format):
+        return size_storage(_create(tuple(size), dtype))
+    stride = torch.empty(size, dtype=dtype, device="meta", memory_format=memory_format).stride()
+    return empty_strided(size, stride, dtype=dtype)
+
+
+@kernel(aten.empty_strided.default)
+def empty_strided(
+    size: Sequence[int], stride: Sequence[int], *, dtype: torch.dtype | None = None, layout: Any = None,
+    device: Any = None, pin_memory: Any = None,
+) -> Tensor:  # fmt: skip
+    """Uninitialised memory under given strides."""
+    dtype = dtype or torch.get_default_dtype()
+    to_jax(dtype)
+    tensor = _create((0,), dtype)
+    _set_strided.redispatch(_META, tensor, tensor.untyped_storage(), 0, size, stride)
+    return tensor
+
+
+# -- viewing: torch's own CPU kernels for these touch sizes and strides only ---------------------------
+@kernel(aten.as_strided.default)
+def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A strided window on the storage."""
+    return aten.as_strided.default.redispatch(_CPU, size_storage(x), size, stride, storage_offset)
+
+
+@kernel(aten.view.default)
+def view(x: Tensor, size: Any) -> Tensor:
+    """The same elements in another shape."""
+    return aten.view.default.redispatch(_CPU, x, size)
+
+
+@kernel(aten._reshape_alias.default)
+def reshape_alias(x: Tensor, size: Any, stride: Any) -> Tensor:
+    """A view whose strides are worked out already."""
+    return as_strided(x, size, stride, x.storage_offset())
+
+
+@kernel(aten.unfold.default)
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows along a dimension."""
+    return aten.unfold.default.redispatch(_CPU, size_storage(x), dimension, size, step)
+
+
+@kernel(aten.set_.source_Storage_storage_offset)
+def set_storage(x: Tensor, source: Any, storage_offset: int, size: Any, stride: Any = ()) -> Tensor:
+    """``x`` becomes a window on ``source``."""
+    return _set_strided.redispatch(_META, x, source, storage_offset, size, stride)
+
+
+@kernel(aten.set_.source_Storage)
+def set_whole_storage(x: Tensor, source: Any) -> Tensor:
+    """``x`` becomes all of ``source``."""
+    return set_storage(x, source, 0, (source.nbytes() // x.element_size(),), (1,))
+
+
+@kernel(aten.set_.source_Tensor)
+def set_tensor(x: Tensor, source: Tensor) -> Tensor:
+    """``x`` becomes what ``source`` is."""
+    size_storage(source)
+    return set_storage(x, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
+
+
+@kernel(aten.resize_.default)
+def resize(x: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tensor:
+    """Another size, row-major; the elements stay in memory order, and memory grows where it must."""
+    if tuple(x.shape) == tuple(size):
+        return x
+    needed = math.prod(size) + x.storage_offset()
+    storage = x.untyped_storage()
+    held = getattr(storage, "buffer", None)
+    if held is not None and held.array.size < needed:
+        grown = np.zeros((needed,), held.array.dtype)
+        grown[: held.array.size] = np.asarray(held.array).reshape(-1)
+        held.array = jax.device_put(grown)
+    stride = [math.prod(size[i + 1 :]) for i in range(len(size))]
+    return set_storage(x, storage, x.storage_offset(), size, stride)
+
+
+# -- copying ------------------------------------------------------------------------------------------
+_alias = Op(aten.alias.default)
+_copy = Op(aten.expand.default)
+
+
+def dense(x: Tensor) -> jax.Array:
+    """The values of ``x`` as an array of its shape, read through its layout where it is a view."""
+    array = buffer_of(x).array
+    return array if is_whole(x, array) else buffer_of(_alias((x,), {})).array
+
+
+def _fills_storage(x: Tensor) -> bool:
+    held = getattr(x.untyped_storage(), "buffer", None)
+    count = held.array.size if held is not None else x.untyped_storage().nbytes() // x.element_size()
+    return x.storage_offset() == 0 and x.numel() == count and is_dense(tuple(x.shape), x.stride())
+
+
+@kernel(aten._copy_from.default)
+def copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
+    """``target`` takes the values of ``source``: host to device, device to host, or on the device."""
+    if source.device.type == "cpu":
+        values = source.to(target.dtype).expand(target.shape)
+        array = jax.device_put(to_numpy(values))
+        if _fills_storage(target):
+            rebind(target, array)
+        else:
+            _alias((wrap(array),), {}, (target,))
+    elif target.device.type == "cpu":
+        target.copy_(from_numpy(np.asarray(dense(source))))
+    elif source.device.type == target.device.type:
+        _copy((source, list(target.shape)), {}, (target,))
+    else:
+        raise DevicesDiffer(aten._copy_from.default, target.device)
+    return target
+
+
+@kernel(aten._copy_from_and_resize.default)
+def copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
+    """:func:`copy_from`, with the target made to fit."""
+    if target.shape != source.shape:
+        target.resize_(source.shape)
+    return copy_from(source, target)
+
+
+@kernel(aten._local_scalar_dense.default)
+def local_scalar(x: Tensor) -> Any:
+    """A tensor of one element as a Python number: waits for it."""
+    return np.asarray(dense(x)).reshape(()).item()
+
+
+@kernel(aten.equal.default)
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Whether shape and values agree: waits for them."""
+    return a.shape == b.shape and bool((a == b).all().item())
+
+
+# -- writing ------------------------------------------------------------------------------------------
+_fill = Op(aten.fill.Scalar, aten.fill_.Scalar)
+
+
+@kernel(aten.fill_.Scalar)
+def fill(x: Tensor, value: Any) -> Tensor:
+    """A number everywhere."""
+    if x.numel():
+        if _fills_storage(x):
+            # Nothing that was there is read: the array need not exist before.
+            rebind(x, buffer_of(_full((list(x.shape), value), {"dtype": x.dtype})).array)
+        else:
+            _fill((x, value), {}, (x,))
+    return x
+
+
+_full = Op(aten.full.default)
+
+
+@kernel(aten.zero_.default)
+def zero(x: Tensor) -> Tensor:
+    """Zeros everywhere."""
+    return fill(x, 0)
+
+
+@kernel(aten.fill_.Tensor)
+def fill_tensor(x: Tensor, value: Tensor) -> Tensor:
+    """A 0-d tensor's value everywhere."""
+    if value.device.type == "cpu":
+        return fill(x, value.item())
+    _copy((value, list(x.shape)), {}, (x,))
+    return x
+
+
+_range = Op(aten.arange.start_step)
+
+
+@kernel(aten.arange.start_out)
+def arange_out(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Tensor:
+    """A range into ``out``, which is made to fit."""
+    result = _range((start, end, step), {"dtype": out.dtype})
+    if out.shape != result.shape:
+        out.resize_(result.shape)
+    if out.numel():
+        _alias((result,), {}, (out,))
+    return out
+
+
+# -- writing what the schema does not say --------------------------------------------------------------
+_norm_training = Op(aten._native_batch_norm_legit_functional.default)
+_norm_inference = Op(aten._native_batch_norm_legit_no_training.default)
+_norm_stateless = Op(aten._native_batch_norm_legit.no_stats)
+
+
+@kernel(aten.native_batch_norm.default)
+def native_batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, training: bool, momentum: float, eps: float,
+) -> Any:  # fmt: skip
+    """Batch norm; training also moves the running statistics, in the same launch."""
+    if running_mean is None or running_var is None:
+        return _norm_stateless((x, weight, bias, training, momentum, eps), {})
+    if not training:
+        return _norm_inference((x, weight, bias, running_mean, running_var, momentum, eps), {})
+    targets = (None, None, None, running_mean, running_var)
+    args = (x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return _norm_training(args, {}, targets)[:3]
+
+
+@kernel(aten._native_batch_norm_legit.default)
+def native_batch_norm_legit(*args: Any) -> Any:
+    """:func:`native_batch_norm` by the name whose schema says that it writes."""
+    return native_batch_norm(*args)
+
+
+def _drawing(name: str, op: torch._ops.OpOverload) -> None:
+    draw = Op(op)
+
+    def fill_randomly(x: Tensor, *args: Any, generator: Any = None) -> Tensor:
+        if generator is not None:
+            raise NotImplementedError(
+                "a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed"
+            )
+        if x.numel():
+            draw((x, *args), {}, (x,))
+        return x
+
+    packet, overload = name.split(".")
+    KERNELS[getattr(getattr(aten, packet), overload)] = fill_randomly
+
+
+for _name, _op in {
+    "bernoulli_.float": aten.bernoulli.p,
+    "uniform_.default": aten.uniform.default,
+    "normal_.default": aten.normal_functional.default,
+    "exponential_.default": aten.exponential.default,
+    "random_.default": aten.random.default,
+    "random_.to": aten.random.to,
+    "random_.from": getattr(aten.random, "from"),
+}.items():
+    _drawing(_name, _op)
