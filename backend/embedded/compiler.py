@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
@@ -15,7 +16,7 @@ from backend.embedded.backend import DEVICE_NAME
 from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, wrap, wrap_strided
 from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
-from backend.embedded.dtype import to_jax
+from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.executable import Executable
 from backend.embedded.interpreter import Interpreter
@@ -42,14 +43,17 @@ class GraphProgram:
         for arg in args:
             if not isinstance(arg, torch.Tensor):
                 signature.append((type(arg), arg))
-                continue
-            if arg.device.type != DEVICE_NAME:
+            elif arg.device.type == DEVICE_NAME:
+                array = buffer_of(arg).array
+                arrays.append(array)
+                layout = None if is_whole(arg, array) else layout_of(arg)
+                signature.append((array.shape, array.dtype, layout))
+            elif arg.device.type == "cpu" and arg.ndim == 0:
+                # Optimizers keep their step count on the CPU; it comes along as a number would.
+                arrays.append(jax.device_put(to_numpy(arg)))
+                signature.append(((), arrays[-1].dtype, None))
+            else:
                 raise DevicesDiffer(f"the compiled graph {self.name}", arg.device)
-            array = buffer_of(arg).array
-            arrays.append(array)
-            signature.append(
-                (array.shape, array.dtype, None if is_whole(arg, array) else layout_of(arg))
-            )
         key = tuple(signature)
         COUNTERS.requests += 1
         executable = self.executables.get(key)
@@ -60,7 +64,10 @@ class GraphProgram:
         COUNTERS.launches += 1
         results = iter(executable.launch(arrays))
         for index in self.interpreter.written:
-            rebind(args[index], next(results))
+            if args[index].device.type == DEVICE_NAME:
+                rebind(args[index], next(results))
+            else:
+                args[index].copy_(from_numpy(np.asarray(next(results))))
         return [None if make is None else _made(next(results), *make) for make in self.outputs]
 
     def _compile(self, signature: Sequence[tuple[Any, ...]], arrays: Sequence[jax.Array]) -> Executable:

@@ -21,7 +21,12 @@ from backend.embedded.promotion import Weak
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """PyTorch's decompositions into core ATen, less the ops that have a lowering here."""
     table = {**torch._decomp.decomposition_table, **torch._decomp.core_aten_decompositions()}
-    return {op: function for op, function in table.items() if op not in TABLE}
+
+    def ours(function: Callable[..., Any]) -> bool:
+        # Importing Inductor enters decompositions into its own primitives: they must not depend on that.
+        return not getattr(function, "__module__", "").startswith("torch._inductor")
+
+    return {op: function for op, function in table.items() if op not in TABLE and ours(function)}
 
 
 def decomposed(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,24 +12,19 @@ import torch
 
 from backend.embedded.dtype import to_jax, to_numpy
 from backend.embedded.errors import LoweringMismatch, OpNotLowered
-from backend.embedded.lower import TABLE
+from backend.embedded.lower import Lowering, find
 
 
-def lowering_of(op: Any) -> Any:
-    """The table's entry for ``op``.
+def lowering_of(op: Any) -> Lowering:
+    """The lowering of ``op``.
 
     Raises:
-        OpNotLowered: there is none.
+        OpNotLowered: it has none.
     """
-    try:
-        return TABLE[op]
-    except KeyError:
-        raise OpNotLowered(op) from None
-
-
-def draws(graph: torch.fx.Graph) -> bool:
-    """Whether any op of the graph draws random numbers."""
-    return any(n.op == "call_function" and n.target in TABLE and TABLE[n.target].random for n in graph.nodes)
+    lowering = find(op)
+    if lowering is None:
+        raise OpNotLowered(op)
+    return lowering
 
 
 def _conformed(target: Any, result: Any, meta: Any) -> Any:
@@ -62,14 +57,17 @@ class Interpreter:
         self.module = module
         self.nodes = list(module.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
-        self.random = draws(module.graph)
         self.written: dict[int, torch.fx.Node] = {}
+        self.lowerings: dict[torch.fx.Node, Lowering] = {}
         index = {n: i for i, n in enumerate(self.placeholders)}
         for node in self.nodes:
-            if node.op == "call_function" and node.target is torch.ops.aten.copy_.default:
+            if node.op != "call_function" or node.target is operator.getitem:
+                continue
+            if node.target is torch.ops.aten.copy_.default:
                 self.written[index[node.args[0]]] = node
-            elif node.op == "call_function" and node.target is not operator.getitem:
-                lowering_of(node.target)
+            else:
+                self.lowerings[node] = lowering_of(node.target)
+        self.random = any(lowering.random for lowering in self.lowerings.values())
 
     def __call__(self, key: jax.Array | None, *inputs: Any) -> tuple[Any, dict[int, jax.Array]]:
         """``(outputs in the graph's own nesting, what was written by placeholder index)``."""
@@ -97,7 +95,7 @@ class Interpreter:
                 source = jnp.broadcast_to(args[1], args[0].shape).astype(args[0].dtype)
                 values[node] = source
                 continue
-            lowering = TABLE[node.target]
+            lowering = self.lowerings[node]
             if lowering.random:
                 assert key is not None, "a graph that draws is given a key"
                 kwargs = {**kwargs, "key": jax.random.fold_in(key, drawn)}
@@ -117,6 +115,3 @@ def as_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
 
     return function
 
-
-Args = Sequence[Any]
-Kwargs = Mapping[str, Any]

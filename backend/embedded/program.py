@@ -107,6 +107,8 @@ class Program:
             arrays[i] = jax.ShapeDtypeStruct((), dtype)
 
         expected = _expected(called, args, kwargs)
+        if expected is None:  # an in-place list op returns nothing
+            expected = [None if t is None else to_meta(t) for t in targets]
         lowering = TABLE.get(op)
         function = lowering.function if lowering else decomposed(op, args, kwargs)
         self.random = lowering.random if lowering else torch.Tag.nondeterministic_seeded in op.tags

@@ -31,7 +31,7 @@ from backend.embedded.lower import (
     reduction,
     shape,
 )
-from backend.embedded.lower.table import TABLE, Lowering
+from backend.embedded.lower.table import TABLE, Lowering, find
 
 __all__ = [
     "TABLE",
@@ -40,6 +40,7 @@ __all__ = [
     "convolution",
     "creation",
     "elementwise",
+    "find",
     "foreach",
     "indexing",
     "loss",

@@ -12,7 +12,7 @@ import torch
 from jax import lax
 
 from backend.embedded.dtype import to_jax
-from backend.embedded.lower.table import aten, each, lowers, takes_tensors
+from backend.embedded.lower.table import LATE, Lowering, aten, each, lowers, takes_tensors
 from backend.embedded.promotion import Kind, Weak, compute_type, result_type
 
 Function = Callable[..., Any]
@@ -252,3 +252,6 @@ def _interpolate(a: jax.Array, b: jax.Array, weight: jax.Array) -> jax.Array:
 
 lerp = promoted(_interpolate)
 lowers(aten.lerp.Scalar, aten.lerp.Tensor, mixes=True)(lerp)
+
+# Dynamo writes addcmul, addcdiv and add with an alpha as this one.
+LATE["prims.fma.default"] = Lowering(promoted(lambda a, b, c: a * b + c))

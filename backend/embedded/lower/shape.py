@@ -29,6 +29,12 @@ def clone(x: jax.Array, *, memory_format: Any = None) -> jax.Array:
     return x
 
 
+@lowers(aten.copy.default)
+def copy(x: jax.Array, src: jax.Array, non_blocking: bool = False) -> jax.Array:
+    """The values of ``src`` in the shape and dtype of ``x``."""
+    return jnp.broadcast_to(src, x.shape).astype(x.dtype)
+
+
 @lowers(aten._to_copy.default)
 def to_copy(x: jax.Array, *, dtype: torch.dtype | None = None, **_: Any) -> jax.Array:
     """The values as ``dtype``; device and layout are the caller's."""

@@ -34,6 +34,14 @@ class Lowering:
 
 TABLE: dict[torch._ops.OpOverload, Lowering] = {}
 
+#: Lowerings of ops that only exist once torch.compile has been used, by name.
+LATE: dict[str, Lowering] = {}
+
+
+def find(op: Any) -> Lowering | None:
+    """The lowering of ``op``, None where it has none."""
+    return TABLE.get(op) or LATE.get(str(op))
+
 #: What an argument that holds numbers is called in a schema.
 _NUMBER_TYPES = ("number", "Scalar", "Optional[number]", "List[number]")
 
