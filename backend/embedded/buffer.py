@@ -7,7 +7,7 @@ array, so that all of them see it.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -19,21 +19,51 @@ _create = torch._C._acc.create_empty_tensor
 _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
 _META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
 
-#: Weak references to every buffer that was launched since the last synchronise.
-_pending: list[weakref.ref[Buffer]] = []
-_PENDING_LIMIT = 16384
+class _Pending:
+    """Weak references to every buffer given values since the last synchronise, each once."""
+
+    __slots__ = ("last", "limit", "references", "round")
+
+    def __init__(self) -> None:
+        self.last: Sequence[jax.Array] = ()
+        self.references: list[weakref.ref[Buffer]] = []
+        self.round = 0
+        self.limit = 4096
+
+    def prune(self) -> None:
+        """Drop the dead; the limit doubles with the living, so that the cost a buffer stays constant."""
+        self.references = [ref for ref in self.references if ref() is not None]
+        self.limit = max(4096, 2 * len(self.references))
+
+    def take(self) -> list[jax.Array]:
+        """The values of the living, and start again."""
+        arrays = [buffer.array for ref in self.references if (buffer := ref()) is not None]
+        self.references, self.round = [], self.round + 1
+        return arrays
+
+
+_pending = _Pending()
 
 
 class Buffer:
     """A storage's values: ``array`` in the shape in which it was made; the layout is the tensor's."""
 
-    __slots__ = ("__weakref__", "array")
+    __slots__ = ("__weakref__", "_round", "array")
 
     def __init__(self, array: jax.Array) -> None:
         self.array = array
-        _pending.append(weakref.ref(self))
-        if len(_pending) > _PENDING_LIMIT:
-            _pending[:] = [ref for ref in _pending if ref() is not None]
+        self._round = _pending.round
+        references = _pending.references
+        references.append(weakref.ref(self))
+        if len(references) > _pending.limit:
+            _pending.prune()
+
+    def rebind(self, array: jax.Array) -> None:
+        """Take new values."""
+        self.array = array
+        if self._round != _pending.round:
+            self._round = _pending.round
+            _pending.references.append(weakref.ref(self))
 
 
 def is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
@@ -95,12 +125,9 @@ def rebind(tensor: torch.Tensor, array: jax.Array) -> None:
     """Give the storage behind ``tensor`` new values."""
     storage = tensor.untyped_storage()
     try:
-        buffer = storage.buffer
+        storage.buffer.rebind(array)
     except AttributeError:
         storage.buffer = Buffer(array)
-    else:
-        buffer.array = array
-        _pending.append(weakref.ref(buffer))
 
 
 def is_whole(tensor: torch.Tensor, array: jax.Array) -> bool:
@@ -114,7 +141,15 @@ def is_whole(tensor: torch.Tensor, array: jax.Array) -> bool:
 
 
 def synchronize() -> None:
-    """Return once the values of every live buffer are there."""
-    arrays: list[Any] = [buffer.array for ref in _pending if (buffer := ref()) is not None]
-    _pending.clear()
-    jax.block_until_ready(arrays)
+    """Return once the values of every live buffer are there, and the last launch is done.
+
+    Work whose results nobody holds is waited for by way of the last launch: a device runs its
+    programs in order.
+    """
+    jax.block_until_ready((_pending.take(), _pending.last))
+    _pending.last = ()
+
+
+def launched(outputs: Sequence[jax.Array]) -> None:
+    """Note the outputs of the latest launch."""
+    _pending.last = outputs

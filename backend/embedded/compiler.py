@@ -13,7 +13,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
 
 from backend.embedded.backend import DEVICE_NAME
-from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, wrap, wrap_strided
+from backend.embedded.buffer import buffer_of, is_dense, is_whole, launched, rebind, wrap, wrap_strided
 from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
@@ -62,7 +62,9 @@ class GraphProgram:
         if executable is None:
             executable = self.executables[key] = self._compile(signature, arrays)
         COUNTERS.launches += 1
-        results = iter(executable.launch(arrays))
+        outputs = executable.launch(arrays)
+        launched(outputs)
+        results = iter(outputs)
         for index in self.interpreter.written:
             if args[index].device.type == DEVICE_NAME:
                 rebind(args[index], next(results))

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import torch
 
-from backend.embedded.buffer import buffer_of, rebind
+from backend.embedded.buffer import buffer_of, launched, rebind
 from backend.embedded.cache import COUNTERS
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.lower import TABLE
@@ -70,10 +70,11 @@ class Op:
         if program is None:
             program = self._compile(signature, args, kwargs, targets)
         COUNTERS.launches += 1
-        arrays = iter(program.launch(inputs))
+        arrays = program.launch(inputs)
+        launched(arrays)
         if BLOCKING:
-            arrays = iter(jax.block_until_ready(list(arrays)))
-        return self._deliver(program, arrays, targets)
+            jax.block_until_ready(arrays)
+        return self._deliver(program, iter(arrays), targets)
 
     def _sign(self, value: Any, runtime: bool, key: list[Any], inputs: list[Any]) -> None:
         """Add what the program depends on to ``key``, and what it takes to ``inputs``."""
