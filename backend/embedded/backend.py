@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backend import dynamo
 from backend.protocol import Step, Unsupported
+from backend.training import step_function
 
 if TYPE_CHECKING:
     import torch
@@ -80,30 +82,16 @@ class Embedded:
 
     def prepare(self, step: Step, mode: str) -> Callable[[], torch.Tensor]:
         """A function that runs one whole step; in compile mode forward, backward and optimizer are compiled."""
+        if mode != "compile":
+            return step_function(step)
         import torch
 
-        compute = step.compute
-        optimizer = step.optimizer
-        update = optimizer.step if optimizer is not None else None
-        if mode == "compile":
-            torch._dynamo.config.fail_on_recompile_limit_hit = True
-            compute = torch.compile(compute, backend=DEVICE_NAME, fullgraph=True, dynamic=False)
-            if update is not None:
-                update = torch.compile(update, backend=DEVICE_NAME, dynamic=False)
-
-        def infer() -> torch.Tensor:
-            with torch.no_grad():
-                return compute(step.module, *step.batch)
-
-        def train() -> torch.Tensor:
-            assert optimizer is not None and update is not None
-            optimizer.zero_grad(set_to_none=True)
-            loss = compute(step.module, *step.batch)
-            loss.backward()
-            update()
-            return loss.detach()
-
-        return infer if optimizer is None else train
+        dynamo.strict()
+        compute = torch.compile(step.compute, backend=DEVICE_NAME, fullgraph=True, dynamic=False)
+        update = None
+        if step.optimizer is not None:
+            update = torch.compile(step.optimizer.step, backend=DEVICE_NAME, dynamic=False)
+        return step_function(step, compute, update)
 
     def synchronize(self, outputs: Any) -> None:
         """Wait for everything that was launched."""
@@ -133,15 +121,13 @@ class Embedded:
 
     def counters(self) -> dict[str, Any]:
         """Launches, graphs, graph breaks, CPU fallbacks, and what is compiled together."""
-        from torch._dynamo.utils import counters as dynamo
-
         from backend.embedded.cache import COUNTERS
 
         compiled = self._mode == "compile"
         return {
             "launches": COUNTERS.launches,
             "graphs": COUNTERS.graphs if compiled else None,
-            "graph_breaks": sum(dynamo["graph_break"].values()) if compiled else None,
+            "graph_breaks": dynamo.graph_breaks() if compiled else None,
             "cpu_fallbacks": sum(COUNTERS.cpu_fallbacks.values()),
             "cpu_fallback_ops": sorted(COUNTERS.cpu_fallbacks),
             "compile_scope": "forward+loss, backward, optimizer: a program each" if compiled else "op",
