@@ -1,0 +1,106 @@
+"""Correctness: the first step against plain PyTorch on the CPU, from the same seed.
+
+Only the first step is judged in single and half precision. Training amplifies rounding: after a few
+steps any two runtimes' losses of a ResNet drift apart, each of them right. In float64 the first
+three are judged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tpubench.measure import LOSSES
+from tpubench.spec import Spec
+from tpubench.step import build, place
+
+if TYPE_CHECKING:
+    import torch
+
+    from workloads.protocol import Workload
+
+MATCHED, MISMATCHED, NOT_CHECKED = "matched", "mismatched", "not checked"
+
+#: How far apart, relative to the reference, the first loss may be. float32 covers the order of sums
+#: in a network of some fifty layers; the half dtypes round every operation to 8 and 11 bits.
+TOLERANCE = {"float64": 1e-9, "float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """``correctness`` is one of the three words; ``detail`` says what was compared and how far apart it is."""
+
+    correctness: str
+    detail: str
+    reference_losses: list[float]
+
+
+def check(
+    workload: Workload, spec: Spec, losses: Sequence[float], first_output: torch.Tensor | None
+) -> Verdict:
+    """Run the first steps again on the CPU in float32 (float64 for a float64 cell), and compare."""
+    dtype = "float64" if spec.dtype == "float64" else "float32"
+    reference = _reference(workload, spec, dtype)
+    where = f"against plain PyTorch on the CPU in {dtype} from seed {spec.seed}"
+    limit = TOLERANCE[spec.dtype]
+    if spec.phase == "infer":
+        assert first_output is not None, "an inference run keeps its first output"
+        return _judge_output(first_output, reference[1], limit, where)
+    return _judge_losses(losses, reference[0], limit, where, judged=LOSSES if dtype == "float64" else 1)
+
+
+def _reference(workload: Workload, spec: Spec, dtype: str) -> tuple[list[float], torch.Tensor]:
+    import torch
+
+    from backend.training import step_function
+
+    step = place(build(workload, spec, dtype), spec, torch.device("cpu"))
+    run = step_function(step)
+    if spec.phase == "infer":
+        return [], run()
+    results = [run() for _ in range(LOSSES)]
+    return [float(r) for r in results], results[0]
+
+
+def _apart(value: float, reference: float) -> float:
+    if value == reference or (math.isnan(value) and math.isnan(reference)):
+        return 0.0
+    if not (math.isfinite(value) and math.isfinite(reference)):
+        return math.inf
+    return abs(value - reference) / max(abs(reference), 1e-30)
+
+
+def _judge_losses(
+    losses: Sequence[float], reference: list[float], limit: float, where: str, judged: int
+) -> Verdict:
+    if not losses:
+        return Verdict(NOT_CHECKED, "the run ended before its first loss", reference)
+    apart = [_apart(a, b) for a, b in zip(losses, reference, strict=False)]
+    worst = max(apart[:judged])
+    steps = "step 1" if judged == 1 else f"steps 1 to {judged}"
+    rest = "".join(f", step {i + 1} {a:.1e} (not judged)" for i, a in enumerate(apart) if i >= judged)
+    correctness = MATCHED if worst <= limit else MISMATCHED
+    detail = f"loss of {steps} {where}: {worst:.1e} relative, within {limit:.0e}{rest}"
+    if correctness == MISMATCHED:
+        detail = f"loss of {steps} {where}: {worst:.1e} relative, more than {limit:.0e}{rest}"
+    return Verdict(correctness, detail, reference)
+
+
+def _judge_output(output: torch.Tensor, reference: torch.Tensor, limit: float, where: str) -> Verdict:
+    import torch
+
+    value, expected = output.double(), reference.double()
+    if value.shape != expected.shape:
+        detail = f"output {where}: shape {tuple(value.shape)} for {tuple(expected.shape)}"
+        return Verdict(MISMATCHED, detail, [])
+    difference = torch.nan_to_num((value - expected).abs(), nan=math.inf)
+    scale = expected.abs().max().item()
+    worst = difference.max().item() / max(scale, 1e-30)
+    # An output's largest error lies some times above its loss's: the mean of a batch hides the tails.
+    limit *= 10
+    correctness = MATCHED if worst <= limit else MISMATCHED
+    relation = "within" if correctness == MATCHED else "more than"
+    detail = f"output {where}: {worst:.1e} of the largest element, {relation} {limit:.0e}"
+    return Verdict(correctness, detail, [])
