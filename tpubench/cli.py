@@ -1,0 +1,162 @@
+"""The command line. Everything a command needs is imported when it runs: ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tpubench import __version__
+from tpubench.errors import TpubenchError
+
+app = typer.Typer(
+    name="tpubench",
+    help="Benchmarks and profiles the ways of running a PyTorch model on a TPU, beside CPU and GPU baselines.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Mode = Annotated[str, typer.Option("--mode", help="Execution modes, separated by commas: eager, compile, ...")]
+BackendNames = Annotated[str, typer.Option("--backend", help="Backends, separated by commas: embedded, torch.")]
+SizeName = Annotated[str | None, typer.Option("--size", help="Named size; small on a CPU, else full.")]
+Device = Annotated[str, typer.Option("--device", help="Device of the backend: cpu, gpu, tpu, cuda.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16 or float64.")]
+Phase = Annotated[str, typer.Option("--phase", help="train or infer.")]
+Batch = Annotated[str | None, typer.Option("--batch", help="Batch sizes; the size's own by default.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of weights and data.")]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a cell is given up.", min=1.0)]
+Fallback = Annotated[bool, typer.Option("--cpu-fallback", help="Run ops without a lowering on the CPU, counted.")]
+Chip = Annotated[str | None, typer.Option("--chip", help="Take the peak and price of this chip.")]
+Price = Annotated[str | None, typer.Option("--price", help="A provider (gcp, aws), or USD per chip-hour.")]
+Peak = Annotated[float | None, typer.Option("--peak-tflops", help="Dense peak of one chip.", min=1e-6)]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"tpubench {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    workload: Annotated[str, typer.Argument(help="A workload of `tpubench list`.")],
+    mode: Mode = "eager",
+    backend: BackendNames = "embedded",
+    size: SizeName = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+    phase: Phase = "train",
+    batch: Batch = None,
+    seed: Seed = 0,
+    steps: Annotated[int, typer.Option("--steps", help="Timed steps, after the warm-up.")] = 30,
+    out: Annotated[Path, typer.Option("--out", help="Where the records go.")] = Path("results"),
+    timeout: Timeout = 1800.0,
+    cpu_fallback: Fallback = False,
+    chip: Chip = None,
+    price: Price = None,
+    peak_tflops: Peak = None,
+    debug: Debug = False,
+) -> None:
+    """Measure a workload: every combination of the lists given is one cell, in a process of its own."""
+    from tpubench.accounting import Assumptions
+    from tpubench.cells import Asked
+    from tpubench.commands.run import run as command
+
+    asked = Asked(workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback)
+    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
+    raise typer.Exit(command(asked, out, timeout, given))
+
+
+@app.command()
+def compare(
+    files: Annotated[list[str], typer.Argument(help="Record files, folders or patterns.")],
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="backend:mode that the others are held against.")
+    ] = None,
+    fmt: Annotated[str, typer.Option("--format", help="table, md, csv or json.")] = "table",
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write a picture: .png, .svg or .pdf.")] = None,
+    chip: Chip = None,
+    price: Price = None,
+    peak_tflops: Peak = None,
+    debug: Debug = False,
+) -> None:
+    """Put records side by side: step times with intervals, ratios, MFU, cost."""
+    from tpubench.accounting import Assumptions
+    from tpubench.commands.compare import compare as command
+
+    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
+    raise typer.Exit(command(files, baseline, fmt, plot, given))
+
+
+@app.command()
+def trace(
+    workload: Annotated[
+        str | None, typer.Argument(help="A workload to capture; none: show what was captured before.")
+    ] = None,
+    mode: Annotated[str, typer.Option("--mode", help="One execution mode.")] = "eager",
+    backend: Annotated[str, typer.Option("--backend", help="One backend.")] = "embedded",
+    size: SizeName = None,
+    device: Device = "cpu",
+    dtype: Dtype = "float32",
+    phase: Phase = "train",
+    batch: Batch = None,
+    seed: Seed = 0,
+    steps: Annotated[int, typer.Option("--steps", help="Steps to capture.", min=1, max=1000)] = 10,
+    directory: Annotated[Path, typer.Option("--dir", help="Where captures lie.")] = Path("traces"),
+    fmt: Annotated[str, typer.Option("--format", help="Of the summary: table, md, csv or json.")] = "table",
+    top: Annotated[int, typer.Option("--top", help="Ops to show.", min=1)] = 10,
+    serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Serve TensorBoard until Ctrl-C.")] = True,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
+    port: Annotated[int, typer.Option("--port", help="TensorBoard's port; 0: a free one.", min=0, max=65535)] = 0,
+    timeout: Timeout = 1800.0,
+    cpu_fallback: Fallback = False,
+    debug: Debug = False,
+) -> None:
+    """Capture a profile, check it, sum it up, and show it in TensorBoard's trace viewer."""
+    from tpubench.cells import Asked
+    from tpubench.commands.trace import Capture, View
+    from tpubench.commands.trace import trace as command
+
+    asked = None
+    if workload is not None:
+        asked = Asked(workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback)
+    view = View(fmt=fmt, top=top, serve=serve, open_browser=open_browser, port=port)
+    raise typer.Exit(command(Capture(asked, directory, steps, timeout), view))
+
+
+@app.command("list")
+def list_(debug: Debug = False) -> None:
+    """Show workloads, backends, and which modes and devices work here."""
+    from tpubench.commands.list import list_all
+
+    raise typer.Exit(list_all())
+
+
+def main() -> None:
+    """The console script: a user's mistake is one line and exit code 2, never a traceback."""
+    try:
+        app()
+    except TpubenchError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"tpubench: error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(141)  # what a shell says of a reader that left
+    except Exception as error:
+        if "--debug" in sys.argv:
+            raise
+        text = " ".join(str(error).split())
+        typer.echo(
+            f"tpubench: internal error: {type(error).__name__}: {text}; run again with --debug", err=True
+        )
+        sys.exit(1)

@@ -1,0 +1,72 @@
+"""``tpubench run``: measure cells, write a record of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from tpubench.accounting import Assumptions
+from tpubench.cells import Asked, cells, default_size, load_workload
+from tpubench.record import Record, Status
+from tpubench.spec import Spec
+
+#: How a run may end without being anybody's failure.
+_FINE = {Status.OK, Status.UNSUPPORTED, Status.SKIPPED}
+
+
+def run(asked: Asked, out: Path, timeout: float, given: Assumptions) -> int:
+    """Run every cell that ``asked`` names; returns the exit code: 1 where a cell failed."""
+    from tpubench.store import ensure_writable
+
+    specs = cells(asked)
+    given.ensure()
+    ensure_writable(out)
+    _say_sizes(asked, specs)
+    records, paths, interrupted = _measure(specs, out, timeout, given)
+    if records:
+        _print_summary(records)
+        typer.echo(f"\n{len(paths)} record{'s' if len(paths) != 1 else ''} in {out}:")
+        for path in paths:
+            typer.echo(f"  {path.name}")
+        typer.echo(f"\ncompare: tpubench compare '{out}/*.parquet'")
+    if interrupted:
+        typer.echo(f"interrupted: {len(specs) - len(records)} of {len(specs)} cells did not run", err=True)
+        return 130
+    return 0 if all(record.status in _FINE for record in records) else 1
+
+
+def _say_sizes(asked: Asked, specs: list[Spec]) -> None:
+    """Name what a default size is: nobody should take a small model's number for the published one's."""
+    if asked.size is not None:
+        return
+    sizes = load_workload(asked.workload).sizes
+    for device in dict.fromkeys(spec.device for spec in specs):
+        name = default_size(device)
+        hint = "; --size full for the published size" if name != "full" else ""
+        typer.echo(f"size {name} (the default on {device}): {sizes[name].summary}{hint}", err=True)
+
+
+def _measure(
+    specs: list[Spec], out: Path, timeout: float, given: Assumptions
+) -> tuple[list[Record], list[Path], bool]:
+    from tpubench.progress import CellProgress
+    from tpubench.runner import run_cells
+
+    records: list[Record] = []
+    paths: list[Path] = []
+    with CellProgress(len(specs)) as progress:
+        try:
+            for record, path in run_cells(specs, out, timeout=timeout, given=given, on_event=progress):
+                records.append(record)
+                paths.append(path)
+        except KeyboardInterrupt:
+            return records, paths, True
+    return records, paths, False
+
+
+def _print_summary(records: list[Record]) -> None:
+    from tpubench.compare import Comparison
+    from tpubench.table import render
+
+    typer.echo(render(Comparison.of(records), "table"), nl=False)
