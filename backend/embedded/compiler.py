@@ -131,7 +131,16 @@ def _made(array: jax.Array, strided: bool, size: tuple[int, ...], stride: tuple[
 
 def _compiler(kind: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]:
     def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
-        return GraphProgram(module, f"{kind}_{COUNTERS.graphs}").__call__
+        program = GraphProgram(module, f"{kind}_{COUNTERS.graphs}")
+
+        def boxed(arguments: list[Any]) -> list[Any]:
+            # AOTAutograd hands over its only reference to what backward no longer needs.
+            taken = tuple(arguments)
+            arguments.clear()
+            return program(*taken)
+
+        boxed._boxed_call = True  # type: ignore[attr-defined]
+        return boxed
 
     return compile_graph
 

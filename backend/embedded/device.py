@@ -139,6 +139,7 @@ def _register_kernels() -> None:
 _aten = torch.ops.aten
 _LEFT_TO_TORCH = {
     _aten.clone.default,
+    _aten.copy.default,
     _aten._to_copy.default,
     _aten._unsafe_view.default,
     _aten.lift_fresh_copy.default,
