@@ -110,7 +110,5 @@ def chrome_to_xspace(events: list[dict[str, Any]], host: str) -> bytes:
             name, stats = STEP_NAME, {"_r": 1, "step_num": int(number)}
         elif on_device or span["cat"] == "cpu_op":
             stats = {"tf_op": f"{name}:{name.removeprefix('aten::')}"}
-        planes[plane].event(
-            lines[plane, line], name, (span["ts"] - origin) * 1e3, span["dur"] * 1e3, stats
-        )
+        planes[plane].event(lines[plane, line], name, (span["ts"] - origin) * 1e3, span["dur"] * 1e3, stats)
     return bytes(space.SerializeToString())

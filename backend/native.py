@@ -48,7 +48,7 @@ class Native:
         missing = _missing()
         return {
             "eager": missing,
-            "eager-blocking": missing or _cuda_reason() and "ops on the CPU block already; it takes a CUDA device",
+            "eager-blocking": missing or (_cuda_reason() and "ops on the CPU block already; it takes a CUDA device"),
             "eager-fused": "PyTorch defers no ops; compile is its fused mode",
             "lazy": "PyTorch has no lazy mode",
             "compile": missing or _compiler_reason(),

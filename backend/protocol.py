@@ -22,10 +22,21 @@ class Unsupported(Exception):
 class Step(Protocol):
     """One training or inference step, unmodified PyTorch, already on the backend's device."""
 
-    module: torch.nn.Module
-    batch: tuple[torch.Tensor, ...]
-    compute: Callable[..., torch.Tensor]  # compute(module, *batch) -> loss (train) or output (infer)
-    optimizer: torch.optim.Optimizer | None  # None: inference
+    @property
+    def module(self) -> torch.nn.Module:
+        """The model."""
+
+    @property
+    def batch(self) -> tuple[torch.Tensor, ...]:
+        """One batch."""
+
+    @property
+    def compute(self) -> Callable[..., torch.Tensor]:
+        """``compute(module, *batch)`` gives the loss (train) or the output (infer)."""
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """What a training step moves the parameters with; None: inference."""
 
 
 class Backend(Protocol):

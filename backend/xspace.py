@@ -138,7 +138,12 @@ class PlaneWriter:
         return self._plane.lines.add(id=number, display_id=number, name=name)
 
     def event(
-        self, line: Any, name: str, start_ns: float, duration_ns: float, stats: Mapping[str, Value] | None = None
+        self,
+        line: Any,
+        name: str,
+        start_ns: float,
+        duration_ns: float,
+        stats: Mapping[str, Value] | None = None,
     ) -> None:
         """A span on ``line``."""
         event = line.events.add(

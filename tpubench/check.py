@@ -37,9 +37,7 @@ class Verdict:
     reference_losses: list[float]
 
 
-def check(
-    workload: Workload, spec: Spec, losses: Sequence[float], first_output: torch.Tensor | None
-) -> Verdict:
+def check(workload: Workload, spec: Spec, losses: Sequence[float], first_output: torch.Tensor | None) -> Verdict:
     """Run the first steps again on the CPU in float32 (float64 for a float64 cell), and compare."""
     dtype = "float64" if spec.dtype == "float64" else "float32"
     reference = _reference(workload, spec, dtype)
@@ -72,9 +70,7 @@ def _apart(value: float, reference: float) -> float:
     return abs(value - reference) / max(abs(reference), 1e-30)
 
 
-def _judge_losses(
-    losses: Sequence[float], reference: list[float], limit: float, where: str, judged: int
-) -> Verdict:
+def _judge_losses(losses: Sequence[float], reference: list[float], limit: float, where: str, judged: int) -> Verdict:
     if not losses:
         return Verdict(NOT_CHECKED, "the run ended before its first loss", reference)
     apart = [_apart(a, b) for a, b in zip(losses, reference, strict=False)]

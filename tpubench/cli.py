@@ -156,7 +156,5 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         text = " ".join(str(error).split())
-        typer.echo(
-            f"tpubench: internal error: {type(error).__name__}: {text}; run again with --debug", err=True
-        )
+        typer.echo(f"tpubench: internal error: {type(error).__name__}: {text}; run again with --debug", err=True)
         sys.exit(1)

@@ -111,8 +111,7 @@ class Comparison:
             place = (record.fingerprint, *(getattr(record, f) if record.ok else None for f in _PLACE))
             works.setdefault(work, {}).setdefault(place, []).append(record)
         groups = tuple(
-            _group(dict(zip(WORK, work, strict=True)), list(cells.values()), wanted)
-            for work, cells in works.items()
+            _group(dict(zip(WORK, work, strict=True)), list(cells.values()), wanted) for work, cells in works.items()
         )
         if wanted is not None and not any(g.baseline for g in groups):
             raise BaselineNotFound(baseline or "", sorted({r.name for g in groups for r in g.rows if r.record.ok}))

@@ -1,19 +1,19 @@
 """One named error for each mistake a user can make: what, which value, and the remedy, in one line.
 
-    TpubenchError
-    ├── UnknownName            a workload, backend, mode, size, dtype, device or phase nobody offers
-    ├── UnknownChip            a chip that the catalogue does not list
-    ├── BadValue               a number or list that cannot be meant
-    ├── NoFilesMatch           a pattern or folder without one result file
-    ├── NotARecordFile         a file that is no parquet, or no record of ours
-    ├── UnknownSchema          a record written by another version of the schema
-    ├── UnwritableDirectory    results or traces cannot be written there
-    ├── NothingToCompare       no row is left to put in a table
-    ├── BaselineNotFound       the baseline's filter matches no row
-    ├── WorkerFailed           a worker process ended without an answer
-    ├── TraceIncomplete        a capture without steps or ops
-    ├── TraceNotFound          no capture in that folder
-    └── ServerFailed           TensorBoard did not come up
+TpubenchError
+├── UnknownName            a workload, backend, mode, size, dtype, device or phase nobody offers
+├── UnknownChip            a chip that the catalogue does not list
+├── BadValue               a number or list that cannot be meant
+├── NoFilesMatch           a pattern or folder without one result file
+├── NotARecordFile         a file that is no parquet, or no record of ours
+├── UnknownSchema          a record written by another version of the schema
+├── UnwritableDirectory    results or traces cannot be written there
+├── NothingToCompare       no row is left to put in a table
+├── BaselineNotFound       the baseline's filter matches no row
+├── WorkerFailed           a worker process ended without an answer
+├── TraceIncomplete        a capture without steps or ops
+├── TraceNotFound          no capture in that folder
+└── ServerFailed           TensorBoard did not come up
 """
 
 from __future__ import annotations

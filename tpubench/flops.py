@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -148,10 +148,10 @@ _RULES: dict[str, Callable[[Sequence[Any], Any], float]] = {
 def _mode() -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Counting(TorchDispatchMode):
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __init__(self) -> None:
-            super().__init__()
-            self.by_op: Counter[str] = Counter()
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.by_op: dict[str, float] = defaultdict(float)
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             out = func(*args, **(kwargs or {}))

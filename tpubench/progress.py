@@ -61,9 +61,7 @@ class CellProgress:
                 self._task = None
             seconds = time.monotonic() - self._began
             why = f": {event['reason']}" if event["reason"] else ""
-            self._console.print(
-                f"{place} {event['status']} in {seconds:.0f} s{why}", soft_wrap=True, markup=False
-            )
+            self._console.print(f"{place} {event['status']} in {seconds:.0f} s{why}", soft_wrap=True, markup=False)
             self._done += 1
 
     def _describe(self, text: str) -> None:

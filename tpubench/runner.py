@@ -123,9 +123,7 @@ def run_cells(
         yield record, path
 
 
-def capture(
-    spec: Spec, directory: Path, run_name: str, steps: int, *, timeout: float, on_event: OnEvent
-) -> Path:
+def capture(spec: Spec, directory: Path, run_name: str, steps: int, *, timeout: float, on_event: OnEvent) -> Path:
     """Trace ``steps`` steps of a cell; returns the ``.xplane.pb`` that its worker wrote.
 
     Raises:
@@ -166,9 +164,7 @@ class _Worker:
         self._output: IO[bytes] = (self._scratch / "output").open("w+b")
         spec = self._spec
         environment = {k: v for k, v in os.environ.items() if k not in _STRAY}
-        environment |= registry.load(spec.backend).environment(
-            spec.device, spec.mode, spec.cache, self._scratch
-        )
+        environment |= registry.load(spec.backend).environment(spec.device, spec.mode, spec.cache, self._scratch)
         self._process = subprocess.Popen(
             # -P: a folder of the user's called "workloads" must not stand for ours.
             [sys.executable, "-P", "-m", "tpubench.worker"],

@@ -112,8 +112,7 @@ def instability(samples: Samples) -> list[str]:
     found = []
     if deviation >= 0.1 * mean:
         found.append(
-            f"the standard deviation is {deviation / mean:.0%} of the mean: "
-            "close what else runs, or raise --steps"
+            f"the standard deviation is {deviation / mean:.0%} of the mean: close what else runs, or raise --steps"
         )
     for name, extreme in (("fastest", float(values.min())), ("slowest", float(values.max()))):
         if abs(extreme - mean) >= 0.5 * mean:

@@ -151,7 +151,7 @@ def expand(patterns: Sequence[str]) -> list[Path]:
         elif path.exists() or not glob.has_magic(pattern):
             matches = [path] if path.exists() else []
         else:
-            matches = [Path(m) for m in sorted(glob.glob(pattern, recursive=True))]
+            matches = [Path(m) for m in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207  (patterns may be absolute)
         matches = list(matches)
         if not matches:
             raise NoFilesMatch(pattern)

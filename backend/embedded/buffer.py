@@ -19,6 +19,7 @@ _create = torch._C._acc.create_empty_tensor
 _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
 _META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
 
+
 class _Pending:
     """Weak references to every buffer given values since the last synchronise, each once."""
 
@@ -97,9 +98,7 @@ def size_storage(tensor: torch.Tensor) -> torch.Tensor:
     """Tell torch how many bytes the storage holds: it is born with none, and ``as_strided`` looks."""
     storage = tensor.untyped_storage()
     if storage.nbytes() == 0 and tensor.numel():
-        _set_storage.redispatch(
-            _META, tensor, storage, tensor.storage_offset(), tensor.shape, tensor.stride()
-        )
+        _set_storage.redispatch(_META, tensor, storage, tensor.storage_offset(), tensor.shape, tensor.stride())
     return tensor
 
 

@@ -105,8 +105,8 @@ def _is_composite(op: torch._ops.OpOverload) -> bool:
 
 
 def _register_kernels() -> None:
-    from backend.embedded.fallback import fallback, kernel_of, written_forms
     from backend.embedded import dynamic  # noqa: F401  (enters its kernels)
+    from backend.embedded.fallback import fallback, kernel_of, written_forms
     from backend.embedded.kernels import KERNELS
     from backend.embedded.lower import TABLE
 

@@ -44,9 +44,7 @@ class Op:
         lowering = TABLE.get(op)
         self.mixes = lowering.mixes if lowering else True
         self.runtime_names = lowering.runtime if lowering else frozenset()
-        self.runtime_places = frozenset(
-            i for i, a in enumerate(op._schema.arguments) if a.name in self.runtime_names
-        )
+        self.runtime_places = frozenset(i for i, a in enumerate(op._schema.arguments) if a.name in self.runtime_names)
         self.programs: dict[tuple[Any, ...], Program] = {}
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets = ()) -> Any:
@@ -104,9 +102,7 @@ class Op:
             for entry in value:
                 self._sign(entry, runtime, key, inputs)
         elif isinstance(value, torch.Generator):
-            raise NotImplementedError(
-                "a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed"
-            )
+            raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
         else:
             key.append(value.__class__)  # True, 1 and 1.0 are equal
             key.append(value)

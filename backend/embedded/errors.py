@@ -1,12 +1,12 @@
 """What the embedded backend refuses, by name.
 
-    RuntimeError
-    └── EmbeddedError
-        ├── DtypeNotSupported    a dtype that cannot be held without narrowing it
-        ├── LoweringMismatch     a lowering gave another shape than PyTorch says: a fault of ours
-        └── DevicesDiffer        operands on two devices
-    NotImplementedError
-    └── OpNotLowered             an ATen op that has no lowering
+RuntimeError
+└── EmbeddedError
+    ├── DtypeNotSupported    a dtype that cannot be held without narrowing it
+    ├── LoweringMismatch     a lowering gave another shape than PyTorch says: a fault of ours
+    └── DevicesDiffer        operands on two devices
+NotImplementedError
+└── OpNotLowered             an ATen op that has no lowering
 """
 
 from __future__ import annotations

@@ -114,4 +114,3 @@ def as_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
         return interpreter(key, *inputs)[0]
 
     return function
-

@@ -261,9 +261,7 @@ def _drawing(name: str, op: torch._ops.OpOverload) -> None:
 
     def fill_randomly(x: Tensor, *args: Any, generator: Any = None) -> Tensor:
         if generator is not None:
-            raise NotImplementedError(
-                "a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed"
-            )
+            raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
         if x.numel():
             draw((x, *args), {}, (x,))
         return x

@@ -7,6 +7,7 @@ program: slices, transposes and broadcasts that XLA fuses.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import jax
@@ -35,6 +36,10 @@ class Layout:
             and is_dense(self.size, self.stride)
         )
 
+    def seen(self) -> jax.ShapeDtypeStruct:
+        """The shape and dtype of what is read through this layout."""
+        return jax.ShapeDtypeStruct(self.size, self.dtype)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Box:
@@ -55,9 +60,9 @@ def _box(layout: Layout, count: int) -> _Box | None:
     axes = [i for i, (n, s) in enumerate(zip(layout.size, layout.stride, strict=True)) if n != 1 and s != 0]
     order = sorted(axes, key=lambda i: (-layout.stride[i], i))
     strides = [layout.stride[i] for i in order] + [1]
-    if any(outer % inner for outer, inner in zip(strides, strides[1:], strict=False)):
+    if any(outer % inner for outer, inner in itertools.pairwise(strides)):
         return None
-    if any(outer == inner for outer, inner in zip(strides[:-1], strides[1:-1], strict=False)):
+    if any(outer == inner for outer, inner in itertools.pairwise(strides[:-1])):
         return None
     start, rest = [], layout.offset
     for stride in strides:
@@ -66,7 +71,7 @@ def _box(layout: Layout, count: int) -> _Box | None:
     extent = [layout.size[i] for i in order] + [1]
     # Each grid dimension is as long as the strides leave room for; the outermost takes what is left.
     grid = [max(-(-count // strides[0]), start[0] + extent[0])]
-    grid += [outer // inner for outer, inner in zip(strides, strides[1:], strict=False)]
+    grid += [outer // inner for outer, inner in itertools.pairwise(strides)]
     if any(s + e > g for s, e, g in zip(start, extent, grid, strict=True)):
         return None
     place = {axis: position for position, axis in enumerate(order)}

@@ -19,8 +19,8 @@ from backend.embedded.errors import LoweringMismatch, OpNotLowered
 from backend.embedded.executable import Executable
 from backend.embedded.layout import Layout, memory_order, read, write
 from backend.embedded.lower import TABLE
-from backend.embedded.promotion import Weak, compute_type, result_type
 from backend.embedded.promotion import Kind as PromotionKind
+from backend.embedded.promotion import Weak, compute_type, result_type
 from backend.embedded.seed import GENERATOR, key_of
 
 Targets = Sequence[torch.Tensor | None]
@@ -181,10 +181,10 @@ def number_array(value: Any, dtype: np.dtype) -> jax.Array:
 def _held_number_type(arrays: Sequence[Any], inputs: Sequence[_Input]) -> dict[int, np.dtype]:
     """The dtype in which each number reaches the program: the one the op computes in."""
     tensors = [
-        jax.ShapeDtypeStruct(a.shape if i.layout is None else i.layout.size, a.dtype if i.layout is None else i.layout.dtype)
-        for a, i in zip(arrays, inputs, strict=True)
+        jax.ShapeDtypeStruct(a.shape, a.dtype) if one.layout is None else one.layout.seen()
+        for a, one in zip(arrays, inputs, strict=True)
         if a is not None
-    ]  # fmt: skip
+    ]
     held = {}
     for index, one in enumerate(inputs):
         if one.kind is None:

@@ -47,9 +47,7 @@ def _say_sizes(asked: Asked, specs: list[Spec]) -> None:
         typer.echo(f"size {name} (the default on {device}): {sizes[name].summary}{hint}", err=True)
 
 
-def _measure(
-    specs: list[Spec], out: Path, timeout: float, given: Assumptions
-) -> tuple[list[Record], list[Path], bool]:
+def _measure(specs: list[Spec], out: Path, timeout: float, given: Assumptions) -> tuple[list[Record], list[Path], bool]:
     from tpubench.progress import CellProgress
     from tpubench.runner import run_cells
 

@@ -1,7 +1,7 @@
 """Profiles: checked, summed up, shown in TensorBoard.
 
-    summary   what a .xplane.pb holds: steps, busy time, ops
-    report    a summary as text
-    logdir    captures in a folder
-    server    TensorBoard, on this machine only
+summary   what a .xplane.pb holds: steps, busy time, ops
+report    a summary as text
+logdir    captures in a folder
+server    TensorBoard, on this machine only
 """

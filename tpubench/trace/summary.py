@@ -117,7 +117,7 @@ def _plane(plane: Plane, host_steps: Sequence[Event]) -> PlaneSummary | None:
         is_device=on_device,
         step_ns=tuple(e.duration_ns for e in steps),
         window_ns=end - start,
-        busy_ns=_covered(((max(e.start_ns, start), min(e.end_ns, end)) for line in inside for e in line)),
+        busy_ns=_covered((max(e.start_ns, start), min(e.end_ns, end)) for line in inside for e in line),
         ops=_by_op(inside),
     )
 

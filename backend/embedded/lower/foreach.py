@@ -28,8 +28,7 @@ def over_lists(function: Function) -> Function:
             return value[i] if _is_list(value) else value
 
         return [
-            function(*(entry(a, i) for a in args), **{k: entry(v, i) for k, v in kwargs.items()})
-            for i in range(length)
+            function(*(entry(a, i) for a in args), **{k: entry(v, i) for k, v in kwargs.items()}) for i in range(length)
         ]
 
     return lowering

@@ -143,9 +143,7 @@ def embedding_backward(
 
 
 @lowers(aten.topk.default)
-def topk(
-    x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[jax.Array, jax.Array]:
+def topk(x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[jax.Array, jax.Array]:
     """The ``k`` largest or smallest along ``dim``, in order, and their positions."""
     if x.ndim == 0:
         return x, jnp.zeros((), jnp.int64)

@@ -102,5 +102,3 @@ def mse_loss_backward(grad: jax.Array, x: jax.Array, target: jax.Array, reductio
     """The gradient of :func:`mse_loss`."""
     slope = 2 * (accumulated(x) - accumulated(target)) * grad
     return slope / x.size if reduction == _MEAN else slope
-
-

@@ -34,4 +34,3 @@ def added_matmul(bias: jax.Array, a: jax.Array, b: jax.Array, *, beta: Any = 1, 
     if is_number(beta) and beta == 0:
         return product
     return product + _scale(bias.astype(product.dtype), beta)
-

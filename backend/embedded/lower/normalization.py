@@ -72,9 +72,7 @@ def batch_norm_functional(
     eps: float,
 ) -> tuple[Any, ...]:
     """:func:`batch_norm`; in evaluation the saved statistics are empty."""
-    y, centre, inverse, *running = batch_norm(
-        x, weight, bias, running_mean, running_var, training, momentum, eps
-    )
+    y, centre, inverse, *running = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
     if not training:
         centre = inverse = jnp.zeros((0,), y.dtype)
     return (y, centre, inverse, *running)

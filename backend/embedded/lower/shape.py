@@ -93,16 +93,19 @@ def _slices(x: jax.Array, dim: int, start: int | None, end: int | None, step: in
 
 
 @lowers(aten.slice.Tensor)
-def slice_(
-    x: jax.Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> jax.Array:
+def slice_(x: jax.Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> jax.Array:
     """Every ``step``-th element of ``dim`` from ``start`` to ``end``."""
     return x[_slices(x, dim, start, end, step)]
 
 
 @lowers(aten.slice_scatter.default)
 def slice_scatter(
-    x: jax.Array, src: jax.Array, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    x: jax.Array,
+    src: jax.Array,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> jax.Array:
     """``x`` with ``src`` put where :func:`slice_` reads."""
     return x.at[_slices(x, dim, start, end, step)].set(src.astype(x.dtype))

@@ -42,6 +42,7 @@ def find(op: Any) -> Lowering | None:
     """The lowering of ``op``, None where it has none."""
     return TABLE.get(op) or LATE.get(str(op))
 
+
 #: What an argument that holds numbers is called in a schema.
 _NUMBER_TYPES = ("number", "Scalar", "Optional[number]", "List[number]")
 
