@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+from importlib.metadata import EntryPoint
 
 from backend.protocol import Backend
 
 GROUP = "tpubench.backends"
+# Ours are found without installed metadata, and nobody else's package can take their names.
 _BUILTIN = {"embedded": "backend.embedded:Embedded", "torch": "backend.native:Native"}
 
 
@@ -21,32 +22,42 @@ class UnknownBackend(LookupError):
 
 
 class BrokenBackend(ImportError):
-    """A package announces a backend that cannot be imported."""
+    """A package announces a backend that does not import, or that is none. The message is one line."""
 
 
-def _announced() -> dict[str, str]:
-    found = {e.name: e.value for e in importlib.metadata.entry_points(group=GROUP)}
-    return {**found, **_BUILTIN}
+def _announced() -> dict[str, EntryPoint]:
+    found = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    return found | {name: EntryPoint(name, value, GROUP) for name, value in _BUILTIN.items()}
 
 
 def names() -> list[str]:
-    """Every name on offer, in order."""
+    """Every name on offer, in order. A name here may still be broken: :func:`load` says why."""
     return sorted(_announced())
 
 
 def load(name: str) -> Backend:
-    """The backend of that name.
+    """The backend of that name, a new instance.
 
     Raises:
         UnknownBackend: nobody offers it.
-        BrokenBackend: the package that offers it does not import.
+        BrokenBackend: what is announced under the name does not import, or is no backend.
     """
     announced = _announced()
     if name not in announced:
         raise UnknownBackend(name, sorted(announced))
-    module, _, attribute = announced[name].partition(":")
+    entry = announced[name]
     try:
-        backend: Backend = getattr(importlib.import_module(module), attribute)()
+        backend: Backend = entry.load()()
     except Exception as error:
-        raise BrokenBackend(f"the backend '{name}' ({announced[name]}) does not import: {error}") from error
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise BrokenBackend(f"the backend '{name}' ({entry.value}) does not import: {why}") from error
+    missing = [part for part in _parts() if not hasattr(backend, part)]
+    if missing:
+        raise BrokenBackend(f"the backend '{name}' ({entry.value}) has no {', '.join(missing)}")
     return backend
+
+
+def _parts() -> list[str]:
+    """What the protocol asks for, attributes and methods."""
+    methods = [part for part in vars(Backend) if not part.startswith("_")]
+    return [*Backend.__annotations__, *methods]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+from importlib.metadata import EntryPoint
 
 from workloads.protocol import Workload
 
 GROUP = "tpubench.workloads"
+# Ours are found without installed metadata, and nobody else's package can take their names.
 _BUILTIN = {"resnet": "workloads.resnet:ResNet"}
 
 
@@ -21,32 +22,42 @@ class UnknownWorkload(LookupError):
 
 
 class BrokenWorkload(ImportError):
-    """A package announces a workload that cannot be imported."""
+    """A package announces a workload that does not import, or that is none. The message is one line."""
 
 
-def _announced() -> dict[str, str]:
-    found = {e.name: e.value for e in importlib.metadata.entry_points(group=GROUP)}
-    return {**found, **_BUILTIN}
+def _announced() -> dict[str, EntryPoint]:
+    found = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    return found | {name: EntryPoint(name, value, GROUP) for name, value in _BUILTIN.items()}
 
 
 def names() -> list[str]:
-    """Every name on offer, in order."""
+    """Every name on offer, in order. A name here may still be broken: :func:`load` says why."""
     return sorted(_announced())
 
 
 def load(name: str) -> Workload:
-    """The workload of that name.
+    """The workload of that name, a new instance.
 
     Raises:
         UnknownWorkload: nobody offers it.
-        BrokenWorkload: the package that offers it does not import.
+        BrokenWorkload: what is announced under the name does not import, or is no workload.
     """
     announced = _announced()
     if name not in announced:
         raise UnknownWorkload(name, sorted(announced))
-    module, _, attribute = announced[name].partition(":")
+    entry = announced[name]
     try:
-        workload: Workload = getattr(importlib.import_module(module), attribute)()
+        workload: Workload = entry.load()()
     except Exception as error:
-        raise BrokenWorkload(f"the workload '{name}' ({announced[name]}) does not import: {error}") from error
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise BrokenWorkload(f"the workload '{name}' ({entry.value}) does not import: {why}") from error
+    missing = [part for part in _parts() if not hasattr(workload, part)]
+    if missing:
+        raise BrokenWorkload(f"the workload '{name}' ({entry.value}) has no {', '.join(missing)}")
     return workload
+
+
+def _parts() -> list[str]:
+    """What the protocol asks for, attributes and methods."""
+    methods = [part for part in vars(Workload) if not part.startswith("_")]
+    return [*Workload.__annotations__, *methods]
