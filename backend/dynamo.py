@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
+
+from backend.protocol import Unsupported
 
 
 def strict() -> None:
-    """Make a frame that reaches the recompile limit an error: it would run eagerly, and say nothing."""
-    import torch
+    """Make a compiled mode compile or fail: Dynamo has several ways of running eagerly and saying nothing.
 
+    Raises:
+        Unsupported: an environment variable switches Dynamo off.
+    """
+    import torch
+    from torch._dynamo.utils import set_compilation_metrics_limit
+
+    for variable in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
+        if os.environ.get(variable) == "1":
+            raise Unsupported(f"torch.compile: {variable}=1 switches it off: unset it")
+    torch._dynamo.config.suppress_errors = False
     torch._dynamo.config.fail_on_recompile_limit_hit = True
+    # The default keeps the last 64 compilations only; compile_seconds() sums over all of them.
+    set_compilation_metrics_limit(4096)
 
 
 def _counters() -> Any:
@@ -29,14 +43,22 @@ def graph_breaks() -> int:
     return len(set(counters["graph_break"]) | set(counters["unimplemented"]))
 
 
-def inductor_cache() -> tuple[int, int]:
-    """``(hits, misses)`` of Inductor's cache of compiled graphs on disk."""
+def inductor_cache() -> tuple[int, int] | None:
+    """``(hits, misses)`` of Inductor's cache of compiled graphs on disk; None where it is switched off."""
+    import torch
+
+    if torch.compiler.config.force_disable_caches:
+        return None
     inductor = _counters()["inductor"]
     return int(inductor.get("fxgraph_cache_hit", 0)), int(inductor.get("fxgraph_cache_miss", 0))
 
 
 def compile_seconds() -> float:
-    """Seconds spent compiling frames so far: capture and backend together, backward graphs too."""
+    """Seconds spent compiling so far: capture and backend together.
+
+    The backward graph is compiled at its first use, in a record of its own of which only the
+    duration is filled in.
+    """
     from torch._dynamo.utils import get_compilation_metrics
 
-    return sum(m.entire_frame_compile_time_s or m.backend_compile_time_s or 0.0 for m in get_compilation_metrics())
+    return sum(m.duration_us or 0 for m in get_compilation_metrics()) / 1e6

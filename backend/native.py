@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import re
+import os
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,20 +18,24 @@ from backend.training import step_function
 if TYPE_CHECKING:
     import torch
 
-#: How the CUDA runtime names a chip, most telling first, and how the catalogue does.
+#: What the CUDA runtime calls a device, less the maker, and what the catalogue does. The whole name has
+#: to fit: an H100 NVL, an L40 or a MIG slice has another peak than the chip its name begins with.
 _CHIPS = {
     "H200": "H200",
-    "H100 PCIE": "H100-PCIe",
-    "H100": "H100-SXM",
+    "H100 PCIe": "H100-PCIe",
+    "H100 80GB HBM3": "H100-SXM",
     "GB200": "GB200",
     "B200": "B200",
     "A100-SXM4-80GB": "A100-80",
-    "A100 80GB": "A100-80",
-    "A100": "A100-40",
+    "A100 80GB PCIe": "A100-80",
+    "A100-SXM4-40GB": "A100-40",
+    "A100-PCIE-40GB": "A100-40",
     "A10G": "A10G",
     "L4": "L4",
     "T4": "T4",
 }
+
+_BLOCKING = "an op on the CPU is done when its call returns, in eager mode too"
 
 
 class Native:
@@ -42,13 +47,16 @@ class Native:
     def __init__(self) -> None:
         self._mode = "eager"
         self._device = "cpu"
+        self._trains = True
+        self._lookups = 0
+        self._graphs_before = 0
 
     def modes(self) -> Mapping[str, str | None]:
         """Every mode by name, with None where it can run here, else the reason why not."""
         missing = _missing()
         return {
             "eager": missing,
-            "eager-blocking": missing or (_cuda_reason() and "ops on the CPU block already; it takes a CUDA device"),
+            "eager-blocking": missing or (_cuda_reason() and f"{_BLOCKING}; CUDA: {_cuda_reason()}"),
             "eager-fused": "PyTorch defers no ops; compile is its fused mode",
             "lazy": "PyTorch has no lazy mode",
             "compile": missing or _compiler_reason(),
@@ -60,39 +68,46 @@ class Native:
 
     def environment(self, device: str, mode: str, cache: str, cache_dir: Path) -> dict[str, str]:
         """The variables a worker needs before it imports torch."""
-        variables = {
+        # Each is set either way: what the user's shell exports must not change what the cell says it is.
+        return {
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
             "TORCHINDUCTOR_CACHE_DIR": str(cache_dir / "inductor"),
+            "TRITON_CACHE_DIR": str(cache_dir / "triton"),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1" if cache == "off" else "0",
+            "CUDA_LAUNCH_BLOCKING": "1" if mode == "eager-blocking" else "0",
         }
-        if cache == "off":
-            variables["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
-        if mode == "eager-blocking":
-            variables["CUDA_LAUNCH_BLOCKING"] = "1"
-        return variables
 
     def open(self, device: str, mode: str, *, cpu_fallback: bool) -> torch.device:
         """Claim ``device``; see :class:`backend.protocol.Backend`."""
         import torch
 
-        for offered, name in ((self.devices(), device), (self.modes(), mode)):
-            reason = offered.get(name, "there is no such thing")
+        for kind, offered, name in (("device", self.devices(), device), ("mode", self.modes(), mode)):
+            reason = offered.get(name, f"no {kind} is called '{name}'")
             if reason:
-                raise Unsupported(f"torch {mode} on {device}: '{name}': {reason}")
+                raise Unsupported(f"torch {mode} on {device}: {reason}")
         if device == "cuda" and not torch.cuda.is_available():
-            raise Unsupported("torch on cuda: this build of torch finds no CUDA device")
+            raise Unsupported(f"torch {mode} on cuda: this build of torch finds no CUDA device")
         if mode == "eager-blocking" and device == "cpu":
-            raise Unsupported("torch eager-blocking on cpu: ops on the CPU block already")
+            raise Unsupported(f"torch eager-blocking on cpu: {_BLOCKING}")
         self._mode, self._device = mode, device
         return torch.device(device, 0) if device == "cuda" else torch.device("cpu")
 
     def prepare(self, step: Step, mode: str) -> Callable[[], torch.Tensor]:
         """A function that runs one whole step. Compile mode leaves the optimizer eager, as its users do."""
+        self._trains = step.optimizer is not None
         if mode != "compile":
             return step_function(step)
         import torch
 
         dynamo.strict()
-        return step_function(step, torch.compile(step.compute, fullgraph=True, dynamic=False))
+        self._lookups, self._graphs_before = 0, dynamo.graphs()
+        compiled = torch.compile(step.compute, backend="inductor", fullgraph=True, dynamic=False)
+
+        def compute(*args: Any) -> torch.Tensor:
+            self._lookups += 1
+            return compiled(*args)
+
+        return step_function(step, compute)
 
     def synchronize(self, outputs: Any) -> None:
         """Wait for the CUDA stream; the CPU is done when a call returns."""
@@ -106,27 +121,34 @@ class Native:
         return dynamo.graphs() if self._mode == "compile" else 0
 
     def cache_stats(self) -> dict[str, int | float | None]:
-        """Inductor's cache on disk. In memory, guards and not look-ups find a graph: nothing is counted."""
-        hits, misses = dynamo.inductor_cache() if self._mode == "compile" else (None, None)
+        """Dynamo's compiled code in memory, looked up by its guards at every call, and Inductor's cache on disk.
+
+        Eager PyTorch compiles nothing, so that there is nothing to look up.
+        """
+        if self._mode != "compile":
+            nothing = dict.fromkeys(("requests", "hits", "misses", "disk_requests", "disk_hits", "disk_misses"))
+            return {**nothing, "compile_s": 0.0}
+        misses = dynamo.graphs() - self._graphs_before
+        disk = dynamo.inductor_cache()
         return {
-            "requests": None,
-            "hits": None,
-            "misses": dynamo.graphs() if self._mode == "compile" else 0,
-            "compile_s": dynamo.compile_seconds() if self._mode == "compile" else 0.0,
-            "disk_requests": None if hits is None or misses is None else hits + misses,
-            "disk_hits": hits,
-            "disk_misses": misses,
+            "requests": self._lookups,
+            "hits": self._lookups - misses,
+            "misses": misses,
+            "compile_s": dynamo.compile_seconds(),
+            "disk_requests": sum(disk) if disk else None,
+            "disk_hits": disk[0] if disk else None,
+            "disk_misses": disk[1] if disk else None,
         }
 
     def counters(self) -> dict[str, Any]:
         """Graphs, graph breaks, and what is compiled together."""
         if self._mode != "compile":
-            return {"compile_scope": "nothing: PyTorch's own kernels, op by op", "cpu_fallbacks": 0}
+            return {"compile_scope": "op", "cpu_fallbacks": 0}
         return {
             "graphs": dynamo.graphs(),
             "graph_breaks": dynamo.graph_breaks(),
             "cpu_fallbacks": 0,
-            "compile_scope": "forward+loss and backward; the optimizer is eager",
+            "compile_scope": "forward+backward" if self._trains else "forward",
         }
 
     def memory_stats(self) -> dict[str, Any]:
@@ -168,8 +190,7 @@ class Native:
 
 def chip_of(name: str) -> str | None:
     """The catalogue's name of the CUDA device called ``name``, None where it has none."""
-    # Whole words only: an L40 is no L4.
-    return next((chip for part, chip in _CHIPS.items() if re.search(rf"\b{part}\b", name.upper())), None)
+    return _CHIPS.get(name.removeprefix("NVIDIA ").removeprefix("Tesla "))
 
 
 def _missing() -> str | None:
@@ -177,13 +198,19 @@ def _missing() -> str | None:
 
 
 def _compiler_reason() -> str | None:
-    if any(shutil.which(name) for name in ("c++", "g++", "clang++")):
+    # Inductor looks for this one name and no other (torch/_inductor/config.py, cpp.cxx).
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(name):
         return None
-    return "Inductor needs a C++ compiler: none of c++, g++, clang++ is on the PATH"
+    return f"Inductor needs a C++ compiler, and '{name}' is not on the PATH: install it, or name one in CXX"
 
 
 def _cuda_reason() -> str | None:
-    if importlib.metadata.version("torch").endswith("+cpu"):
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    if version.endswith("+cpu"):
         return "this build of torch is for the CPU only"
     if not Path("/dev/nvidia0").exists() and not Path("/proc/driver/nvidia/version").exists():
         return "no NVIDIA driver in this machine"

@@ -39,6 +39,8 @@ def activate() -> torch.device:
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
         _setup_privateuseone_for_python_backend(DEVICE_NAME, backend_module=_DeviceModule())
+        # Module.to() would make new parameters of tied ones: shared weights must stay shared.
+        torch.__future__.set_swap_module_params_on_conversion(True)
         _register_kernels()
         _pickle_through_cpu()
         from backend.embedded import compiler
@@ -105,7 +107,7 @@ def _is_composite(op: torch._ops.OpOverload) -> bool:
 
 
 def _register_kernels() -> None:
-    from backend.embedded import dynamic  # noqa: F401  (enters its kernels)
+    from backend.embedded import dynamic, stateful  # noqa: F401  (they enter their kernels)
     from backend.embedded.fallback import fallback, kernel_of, written_forms
     from backend.embedded.kernels import KERNELS
     from backend.embedded.lower import TABLE

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from backend.embedded.buffer import is_dense
+from backend.embedded.buffer import buffer_of, is_dense
 from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
 from backend.embedded.dispatch import Op
@@ -103,8 +103,14 @@ def _inplace(op: Op) -> Kernel:
 
 def _inplace_list(op: Op) -> Kernel:
     def run(targets: list[Tensor], *args: Any, **kwargs: Any) -> None:
-        if targets:
-            op((targets, *args), kwargs, targets)
+        if len({id(buffer_of(t)) for t in targets}) == len(targets):
+            if targets:
+                op((targets, *args), kwargs, targets)
+            return
+        # Entries that share memory see each other's writes, in order.
+        for i, target in enumerate(targets):
+            one = [[a[i]] if isinstance(a, list | tuple) else a for a in args]
+            op(([target], *one), kwargs, (target,))
 
     return run
 

@@ -127,13 +127,16 @@ def resize(x: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tens
 
 # -- copying ------------------------------------------------------------------------------------------
 _alias = Op(aten.alias.default)
+_clone = Op(aten.clone.default)
 _copy = Op(aten.expand.default)
 
 
 def dense(x: Tensor) -> jax.Array:
     """The values of ``x`` as an array of its shape, read through its layout where it is a view."""
     array = buffer_of(x).array
-    return array if is_whole(x, array) else buffer_of(_alias((x,), {})).array
+    if is_whole(x, array):
+        return array
+    return buffer_of(_clone((x,), {"memory_format": torch.contiguous_format})).array
 
 
 def _fills_storage(x: Tensor) -> bool:
@@ -215,68 +218,25 @@ def fill_tensor(x: Tensor, value: Tensor) -> Tensor:
     return x
 
 
-_range = Op(aten.arange.start_step)
+def _factory_out(op: torch._ops.OpOverload) -> Callable[..., Tensor]:
+    make = Op(op)
+
+    def run(*args: Any, out: Tensor) -> Tensor:
+        result = make(args, {"dtype": out.dtype})
+        if out.shape != result.shape:
+            out.resize_(result.shape)
+        if out.numel():
+            _alias((result,), {}, (out,))
+        return out
+
+    return run
 
 
-@kernel(aten.arange.start_out)
-def arange_out(start: Any, end: Any, step: Any = 1, *, out: Tensor) -> Tensor:
-    """A range into ``out``, which is made to fit."""
-    result = _range((start, end, step), {"dtype": out.dtype})
-    if out.shape != result.shape:
-        out.resize_(result.shape)
-    if out.numel():
-        _alias((result,), {}, (out,))
-    return out
-
-
-# -- writing what the schema does not say --------------------------------------------------------------
-_norm_training = Op(aten._native_batch_norm_legit_functional.default)
-_norm_inference = Op(aten._native_batch_norm_legit_no_training.default)
-_norm_stateless = Op(aten._native_batch_norm_legit.no_stats)
-
-
-@kernel(aten.native_batch_norm.default)
-def native_batch_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-    running_var: Tensor | None, training: bool, momentum: float, eps: float,
-) -> Any:  # fmt: skip
-    """Batch norm; training also moves the running statistics, in the same launch."""
-    if running_mean is None or running_var is None:
-        return _norm_stateless((x, weight, bias, training, momentum, eps), {})
-    if not training:
-        return _norm_inference((x, weight, bias, running_mean, running_var, momentum, eps), {})
-    targets = (None, None, None, running_mean, running_var)
-    args = (x, weight, bias, running_mean, running_var, training, momentum, eps)
-    return _norm_training(args, {}, targets)[:3]
-
-
-@kernel(aten._native_batch_norm_legit.default)
-def native_batch_norm_legit(*args: Any) -> Any:
-    """:func:`native_batch_norm` by the name whose schema says that it writes."""
-    return native_batch_norm(*args)
-
-
-def _drawing(name: str, op: torch._ops.OpOverload) -> None:
-    draw = Op(op)
-
-    def fill_randomly(x: Tensor, *args: Any, generator: Any = None) -> Tensor:
-        if generator is not None:
-            raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
-        if x.numel():
-            draw((x, *args), {}, (x,))
-        return x
-
-    packet, overload = name.split(".")
-    KERNELS[getattr(getattr(aten, packet), overload)] = fill_randomly
-
-
-for _name, _op in {
-    "bernoulli_.float": aten.bernoulli.p,
-    "uniform_.default": aten.uniform.default,
-    "normal_.default": aten.normal_functional.default,
-    "exponential_.default": aten.exponential.default,
-    "random_.default": aten.random.default,
-    "random_.to": aten.random.to,
-    "random_.from": getattr(aten.random, "from"),
+# The out= forms of these take no dtype where the others do: it is that of `out`.
+for _out, _op in {
+    aten.arange.start_out: aten.arange.start_step,
+    aten.linspace.out: aten.linspace.default,
+    aten.eye.out: aten.eye.default,
+    aten.eye.m_out: aten.eye.m,
 }.items():
-    _drawing(_name, _op)
+    KERNELS[_out] = _factory_out(_op)

@@ -87,6 +87,23 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: Dtype = None, **_: Any
     return (jnp.asarray(start, work) + jnp.arange(count, dtype=work) * jnp.asarray(step, work)).astype(target)
 
 
+@lowers(aten.linspace.default)
+def linspace(start: Any, end: Any, steps: int, *, dtype: Dtype = None, **_: Any) -> jax.Array:
+    """``steps`` numbers from ``start`` to ``end``, both of them there; the second half counts from the end."""
+    target = _default(dtype)
+    work = target if jnp.issubdtype(target, jnp.inexact) else jnp.dtype(jnp.float64)
+    step = (end - start) / max(steps - 1, 1)
+    index = jnp.arange(steps, dtype=work)
+    values = jnp.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))
+    return (jnp.full((1,), start, work) if steps == 1 else values).astype(target)
+
+
+@lowers(aten.eye.default, aten.eye.m)
+def eye(n: int, m: int | None = None, *, dtype: Dtype = None, **_: Any) -> jax.Array:
+    """Ones on the diagonal."""
+    return jnp.eye(n, m, dtype=_default(dtype))
+
+
 @lowers(aten.tril_indices.default)
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Dtype = None, **_: Any) -> jax.Array:
     """The row and column of each place on and below a diagonal, (2, n)."""
