@@ -215,13 +215,15 @@ from test_native import Step, resnet
 _TRAIN_SMALL = """
 torch.manual_seed(0)
 module = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-step = Step(module, (torch.randn(4, 8),), lambda m, x: m(x).square().mean(), torch.optim.SGD(module.parameters(), lr=0.1))
+optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+step = Step(module, (torch.randn(4, 8),), lambda m, x: m(x).square().mean(), optimizer)
 backend.open("cpu", asked["mode"], cpu_fallback=False)
 run = backend.prepare(step, asked["mode"])
 losses, counts = [], []
 for _ in range(4):
     losses.append(float(run())); counts.append(backend.compile_count())
-print(json.dumps({"losses": losses, "counts": counts, "stats": backend.cache_stats(), "counters": backend.counters()}))
+answer = {"losses": losses, "counts": counts, "stats": backend.cache_stats(), "counters": backend.counters()}
+print(json.dumps(answer))
 """
 
 _TRAIN_RESNET = """
