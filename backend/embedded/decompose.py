@@ -51,8 +51,13 @@ def decomposed(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[s
             inner_args, inner_named = torch.utils._pytree.tree_unflatten(filled, spec)
             return op(*inner_args, **inner_named)
 
-        with torch.no_grad():
-            module = make_fx(call, decomposition_table=decompositions())(*metas)
+        try:
+            with torch.no_grad():
+                module = make_fx(call, decomposition_table=decompositions())(*metas)
+        except RuntimeError as error:
+            if "data-dependent" not in str(error):
+                raise
+            raise OpNotLowered(op, "its decomposition reads values") from error
         if any(n.op == "call_function" and n.target is op for n in module.graph.nodes):
             raise OpNotLowered(op)
         return as_function(module)(*(leaves[i] for i in where), key=key)

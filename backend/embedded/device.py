@@ -151,6 +151,7 @@ _LEFT_TO_TORCH = {
     _aten.zeros_like.default,
     _aten.ones_like.default,
     _aten.empty_like.default,
+    _aten.full.default,
     _aten.full_like.default,
     _aten.scalar_tensor.default,
     _aten.rand.default,

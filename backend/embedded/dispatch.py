@@ -23,6 +23,17 @@ Tensor = torch.Tensor
 BLOCKING = False
 
 
+#: How free an argument is: its floats, or all its numbers, reach the program as inputs.
+_FLOATS, _NUMBERS = 1, 2
+
+
+def _is_free(value: Any, freedom: int) -> bool:
+    """Whether ``value`` is an input of the program: 0 and 1 are compiled in, they spare work."""
+    if freedom == 0 or value.__class__ not in (float, int) or (freedom == _FLOATS and value.__class__ is int):
+        return False
+    return bool(value != 0 and value != 1)
+
+
 def block_after_each_launch(blocking: bool) -> None:
     """Wait for every op (``eager-blocking``), so that an error names the op that made it."""
     global BLOCKING
@@ -36,32 +47,38 @@ class Op:
     for ``add``), whose shape function checks the arguments.
     """
 
-    __slots__ = ("called", "mixes", "name", "op", "programs", "runtime_names", "runtime_places")
+    __slots__ = ("called", "freedom", "mixes", "op", "programs")
 
     def __init__(self, op: torch._ops.OpOverload, called: torch._ops.OpOverload | None = None) -> None:
         self.op = op
         self.called = called or op
         lowering = TABLE.get(op)
         self.mixes = lowering.mixes if lowering else True
-        self.runtime_names = lowering.runtime if lowering else frozenset()
-        self.runtime_places = frozenset(i for i, a in enumerate(op._schema.arguments) if a.name in self.runtime_names)
+        #: By place and by name: which numbers reach the program as inputs.
+        self.freedom: dict[int | str, int] = {}
+        for i, argument in enumerate(op._schema.arguments):
+            if lowering and argument.name in lowering.runtime:
+                self.freedom[i] = self.freedom[argument.name] = _FLOATS
+            elif self.mixes and "Tensor" in str(argument.type):
+                # `x + 2.5` comes as a number where the schema has a tensor.
+                self.freedom[i] = self.freedom[argument.name] = _NUMBERS
         self.programs: dict[tuple[Any, ...], Program] = {}
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets = ()) -> Any:
         """Run on device tensors. Results for which there is a target go there, and come back as None."""
         key: list[Any] = []
         inputs: list[Any] = []
-        places = self.runtime_places
+        freedom = self.freedom.get
         for i, value in enumerate(args):
-            self._sign(value, i in places, key, inputs)
+            self._sign(value, freedom(i, 0), key, inputs)
         for name, value in kwargs.items():
             key.append(name)
-            self._sign(value, name in self.runtime_names, key, inputs)
+            self._sign(value, freedom(name, 0), key, inputs)
         for target in targets:
             if target is None:
                 key.append(None)
             else:
-                self._sign(target, False, key, inputs)
+                self._sign(target, 0, key, inputs)
         signature = tuple(key)
         COUNTERS.requests += 1
         program = self.programs.get(signature)
@@ -74,7 +91,7 @@ class Op:
             jax.block_until_ready(arrays)
         return self._deliver(program, iter(arrays), targets)
 
-    def _sign(self, value: Any, runtime: bool, key: list[Any], inputs: list[Any]) -> None:
+    def _sign(self, value: Any, freedom: int, key: list[Any], inputs: list[Any]) -> None:
         """Add what the program depends on to ``key``, and what it takes to ``inputs``."""
         if isinstance(value, Tensor):
             try:
@@ -92,7 +109,7 @@ class Op:
                 key.append((value.shape, value.stride(), value.storage_offset()))
             key.append(value.dtype)
         elif isinstance(value, float):
-            if runtime and value != 0.0 and value != 1.0:
+            if _is_free(value, freedom):
                 key.append(float)
                 inputs.append(value)
             else:
@@ -100,9 +117,12 @@ class Op:
         elif isinstance(value, list | tuple):
             key.append(len(value))
             for entry in value:
-                self._sign(entry, runtime, key, inputs)
+                self._sign(entry, freedom, key, inputs)
         elif isinstance(value, torch.Generator):
             raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
+        elif _is_free(value, freedom):
+            key.append(int)
+            inputs.append(value)
         else:
             key.append(value.__class__)  # True, 1 and 1.0 are equal
             key.append(value)
@@ -117,19 +137,17 @@ class Op:
     def _compile(
         self, signature: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets
     ) -> Program:
-        def number(value: Any, runtime: bool) -> Any:
+        def number(value: Any, freedom: int) -> Any:
             if isinstance(value, list | tuple):
-                return [number(v, runtime) for v in value]
+                return [number(v, freedom) for v in value]
             foreign = isinstance(value, Tensor) and value.device.type != "pjrt"
-            if foreign or (runtime and isinstance(value, float) and value not in (0.0, 1.0)):
-                return RuntimeNumber(value)
-            return value
+            return RuntimeNumber(value) if foreign or _is_free(value, freedom) else value
 
         program = self.programs[signature] = Program(
             self.op,
             self.called,
-            [number(a, i in self.runtime_places) for i, a in enumerate(args)],
-            {k: number(v, k in self.runtime_names) for k, v in kwargs.items()},
+            [number(a, self.freedom.get(i, 0)) for i, a in enumerate(args)],
+            {k: number(v, self.freedom.get(k, 0)) for k, v in kwargs.items()},
             targets,
         )
         return program

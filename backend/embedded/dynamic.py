@@ -34,7 +34,7 @@ def nonzero(x: Tensor) -> Tensor:
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements of ``x`` where ``mask``, in order."""
     x, mask = torch.broadcast_tensors(x, mask)
-    return index(x, [mask])
+    return index(x.reshape(-1), [mask.reshape(-1)])
 
 
 def _by_position(indices: Indices, device: torch.device) -> list[Tensor | None]:
@@ -43,7 +43,7 @@ def _by_position(indices: Indices, device: torch.device) -> list[Tensor | None]:
     for one in indices:
         if one is None:
             found.append(None)
-        elif one.dtype in _MASKS:
+        elif one.dtype in _MASKS and one.ndim:
             found.extend(nonzero(one.to(device)).unbind(1))
         else:
             found.append(one.to(device))

@@ -31,6 +31,9 @@ def _conformed(target: Any, result: Any, meta: Any) -> Any:
     """Every array in the dtype the graph says, refused in another shape."""
     if isinstance(meta, torch.Tensor):
         array = jnp.asarray(result)
+        if meta.numel() == 0:
+            # Nothing is saved there (a batch norm's statistics in evaluation).
+            return jnp.zeros(tuple(meta.shape), to_jax(meta.dtype))
         if array.shape != tuple(meta.shape):
             raise LoweringMismatch(target, array.shape, tuple(meta.shape))
         return array.astype(to_jax(meta.dtype))

@@ -14,6 +14,7 @@ from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, size_
 from backend.embedded.dispatch import Op
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
+from backend.embedded.program import number_array
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -70,6 +71,13 @@ def empty_strided(
 def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A strided window on the storage."""
     return aten.as_strided.default.redispatch(_CPU, size_storage(x), size, stride, storage_offset)
+
+
+@kernel(aten.as_strided_.default)
+def as_strided_in_place(x: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """``x`` becomes another window on its storage."""
+    offset = x.storage_offset() if storage_offset is None else storage_offset
+    return set_storage(size_storage(x), x.untyped_storage(), offset, size, stride)
 
 
 @kernel(aten.view.default)
@@ -185,22 +193,10 @@ def equal(a: Tensor, b: Tensor) -> bool:
 
 
 # -- writing ------------------------------------------------------------------------------------------
-_fill = Op(aten.fill.Scalar, aten.fill_.Scalar)
-
-
 @kernel(aten.fill_.Scalar)
 def fill(x: Tensor, value: Any) -> Tensor:
-    """A number everywhere."""
-    if x.numel():
-        if _fills_storage(x):
-            # Nothing that was there is read: the array need not exist before.
-            rebind(x, buffer_of(_full((list(x.shape), value), {"dtype": x.dtype})).array)
-        else:
-            _fill((x, value), {}, (x,))
-    return x
-
-
-_full = Op(aten.full.default)
+    """A number everywhere. The number is an input: another one makes no new program."""
+    return fill_tensor(x, wrap(number_array(value, to_jax(x.dtype)))) if x.numel() else x
 
 
 @kernel(aten.zero_.default)
@@ -214,7 +210,11 @@ def fill_tensor(x: Tensor, value: Tensor) -> Tensor:
     """A 0-d tensor's value everywhere."""
     if value.device.type == "cpu":
         return fill(x, value.item())
-    _copy((value, list(x.shape)), {}, (x,))
+    if _fills_storage(x) and value.dtype is x.dtype:
+        # Nothing that was there is read: the array need not exist before.
+        rebind(x, buffer_of(_copy((value, list(x.shape)), {})).array)
+    else:
+        _copy((value, list(x.shape)), {}, (x,))
     return x
 
 

@@ -207,6 +207,8 @@ def _conformed(op: object, value: Any, expected: Any) -> jax.Array:
     array = jnp.asarray(value)
     if not isinstance(expected, torch.Tensor):
         return array
+    if expected.numel() == 0 and array.size == 0:
+        return jnp.zeros(tuple(expected.shape), to_jax(expected.dtype))
     if array.shape != tuple(expected.shape):
         raise LoweringMismatch(op, array.shape, tuple(expected.shape))
     return array.astype(to_jax(expected.dtype))

@@ -131,14 +131,19 @@ lowers(aten.mul.Tensor, aten.mul.Scalar, mixes=True)(mul)
 lowers(aten.div.Tensor, aten.div.Scalar, mixes=True)(div)
 
 
+def _truncated_remainder(a: jax.Array, b: jax.Array) -> jax.Array:
+    return lax.rem(*jnp.broadcast_arrays(a, b))
+
+
 def _truncated_quotient(a: jax.Array, b: jax.Array) -> jax.Array:
-    return lax.div(a, b) if is_integer(a) else jnp.trunc(a / b)
+    return lax.div(*jnp.broadcast_arrays(a, b)) if is_integer(a) else jnp.trunc(a / b)
 
 
 def _floored_quotient(a: jax.Array, b: jax.Array) -> jax.Array:
     if is_integer(a):
         return jnp.floor_divide(a, b)
     # PyTorch's div_floor_kernel: exact where a is a multiple of b, and right at infinities.
+    a, b = jnp.broadcast_arrays(a, b)
     modulus = lax.rem(a, b)
     quotient = (a - modulus) / b
     quotient = jnp.where((modulus != 0) & ((b < 0) != (modulus < 0)), quotient - 1, quotient)
@@ -184,7 +189,7 @@ _BINARY: dict[str, Function] = {
     "bitwise_or": jnp.bitwise_or,
     "bitwise_xor": jnp.bitwise_xor,
     "remainder": _remainder,
-    "fmod": lax.rem,
+    "fmod": _truncated_remainder,
     "hypot": jnp.hypot,
 }
 _BINARY_FLOAT: dict[str, Function] = {"atan2": jnp.arctan2, "copysign": jnp.copysign}

@@ -15,8 +15,8 @@ from backend.embedded.lower.table import aten, lowers
 @lowers(aten.gather.default)
 def gather(x: jax.Array, dim: int, index: jax.Array, *, sparse_grad: bool = False) -> jax.Array:
     """``x`` at ``index`` along ``dim``."""
-    if x.ndim == 0:
-        return jnp.broadcast_to(x, index.shape)
+    if x.ndim == 0 or 0 in index.shape:
+        return jnp.broadcast_to(x.reshape(-1)[:1].reshape(()), index.shape)
     if index.ndim == 0:
         return jnp.take(x, index, axis=dim)
     # PyTorch lets the index be smaller than the array in the other dimensions.

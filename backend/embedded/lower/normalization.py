@@ -71,11 +71,8 @@ def batch_norm_functional(
     momentum: Any,
     eps: float,
 ) -> tuple[Any, ...]:
-    """:func:`batch_norm`; in evaluation the saved statistics are empty."""
-    y, centre, inverse, *running = batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
-    if not training:
-        centre = inverse = jnp.zeros((0,), y.dtype)
-    return (y, centre, inverse, *running)
+    """:func:`batch_norm` by the name that graphs have it under."""
+    return batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
 
 
 @lowers(aten._native_batch_norm_legit_no_training.default)
@@ -88,9 +85,8 @@ def batch_norm_inference(
     momentum: Any,
     eps: float,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Normalisation by the running statistics."""
-    y, *_ = batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps)
-    return y, jnp.zeros((0,), y.dtype), jnp.zeros((0,), y.dtype)
+    """Normalisation by the running statistics, which are also what is saved."""
+    return batch_norm(x, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
 
 
 @lowers(aten._native_batch_norm_legit.no_stats)
