@@ -25,9 +25,9 @@ class BrokenBackend(ImportError):
     """A package announces a backend that does not import, or that is none. The message is one line."""
 
 
-def _announced() -> dict[str, EntryPoint]:
-    found = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
-    return found | {name: EntryPoint(name, value, GROUP) for name, value in _BUILTIN.items()}
+def _announced() -> dict[str, str]:
+    found = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=GROUP)}
+    return {**found, **_BUILTIN}
 
 
 def names() -> list[str]:
@@ -45,15 +45,15 @@ def load(name: str) -> Backend:
     announced = _announced()
     if name not in announced:
         raise UnknownBackend(name, sorted(announced))
-    entry = announced[name]
+    where = announced[name]
     try:
-        backend: Backend = entry.load()()
+        backend: Backend = EntryPoint(name, where, GROUP).load()()
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__
-        raise BrokenBackend(f"the backend '{name}' ({entry.value}) does not import: {why}") from error
+        raise BrokenBackend(f"the backend '{name}' ({where}) does not import: {why}") from error
     missing = [part for part in _parts() if not hasattr(backend, part)]
     if missing:
-        raise BrokenBackend(f"the backend '{name}' ({entry.value}) has no {', '.join(missing)}")
+        raise BrokenBackend(f"the backend '{name}' ({where}) has no {', '.join(missing)}")
     return backend
 
 

@@ -76,9 +76,10 @@ class ResNet:
     def flops(self, size: str, phase: str, batch: int, seq_len: int | None) -> float:
         """Model FLOPs of one step: 2 x (kernel area x channels in x channels out x pixels out), summed.
 
-        He et al. 2015, table 1, gives 1.8e9 and 3.8e9 multiply-adds for ResNet-18 and ResNet-50 at
-        224x224; torchvision's variant, which strides in the 3x3, has 4.1e9 for ResNet-50
-        (https://docs.pytorch.org/vision/stable/models/generated/torchvision.models.resnet50.html).
+        He et al. 2015 (arXiv 1512.03385), table 1, gives 1.8e9 and 3.8e9 multiply-adds for ResNet-18 and
+        ResNet-50 at 224x224. Torchvision's variant strides in the 3x3 convolution and not in the 1x1
+        before it, so that its ResNet-50 has more: 4.09e9, and 1.81e9 for ResNet-18
+        (https://pytorch.org/vision/stable/models/generated/torchvision.models.resnet50.html).
         """
         layers = list(_multiply_adds(_SHAPES[size]))
         forward = 2.0 * batch * sum(layers)

@@ -163,7 +163,8 @@ def test_sizes_are_what_they_say(size: str, parameters: int, side: int, classes:
     images, labels = built.make_batch(2, None, 0)
     assert images.shape == (2, 3, side, side)
     assert labels.shape == (2,) and labels.dtype == torch.int64
-    assert 0 <= labels.min() and labels.max() < classes
+    assert labels.min() >= 0
+    assert labels.max() < classes
 
 
 def test_tiny_is_the_same_network_narrower() -> None:
