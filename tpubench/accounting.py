@@ -58,7 +58,7 @@ def _utilise(row: Record, given: Assumptions) -> None:
     """MFU = model FLOPs / (step time x chips x dense peak), PaLM (arXiv 2204.02311), appendix B."""
     row.mfu = row.peak_tflops = row.peak_source = None
     if row.model_flops is None or row.step_median_s is None:
-        row.mfu_reason = "the model's FLOPs are not known"
+        row.mfu_reason = row.mfu_reason or "the model's FLOPs are not known"
         return
     row.achieved_tflops = row.model_flops / row.step_median_s / 1e12
     if row.analytic_flops and abs(row.model_flops - row.analytic_flops) > 0.05 * row.analytic_flops:
