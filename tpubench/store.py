@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import glob
 import os
@@ -91,7 +92,8 @@ def write(record: Record, directory: Path) -> Path:
         path = _unused(path)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise UnwritableDirectory(directory, error.strerror or str(error)) from error
     return path
 
