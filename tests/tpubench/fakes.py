@@ -1,0 +1,131 @@
+"""A backend and a workload for tests of what drives them: a plug-in package, written to a folder."""
+
+import textwrap
+from pathlib import Path
+
+_PLUGIN = '''
+import os, signal, sys, time
+from pathlib import Path
+
+from backend.native import Native
+from backend.protocol import Unsupported
+from workloads.protocol import Built, Size
+
+
+class Fake(Native):
+    """torch on the CPU; the size of the workload tells what goes wrong."""
+
+    name = "fake"
+    summary = "for tests"
+
+    def __init__(self):
+        super().__init__()
+        self.compiled = 0
+
+    def modes(self):
+        return {"eager": None, "compile": None, "lazy": "this backend is not lazy"}
+
+    def devices(self):
+        return {"cpu": None}
+
+    def compile_count(self):
+        return self.compiled
+
+    def prepare(self, step, mode):
+        run = super().prepare(step, "eager")
+        calls = 0
+
+        def counted():
+            nonlocal calls
+            calls += 1
+            if WORKLOAD.size == "always-compiles" or (WORKLOAD.size == "recompiles" and calls == 8):
+                self.compiled += 1
+            if WORKLOAD.size == "slow":
+                time.sleep(0.2)
+            return run()
+
+        return counted
+
+
+class WORKLOAD:
+    size = None
+
+
+class Load:
+    name = "load"
+    summary = "for tests"
+    item = "sample"
+    phases = ("train", "infer")
+    flops_convention = "matmuls"
+    sizes = {
+        name: Size(name, batch=4)
+        for name in (
+            "tiny", "small", "full", "hangs", "dies", "segfaults", "oom", "raises", "prints", "unsupported",
+            "always-compiles", "recompiles", "wrong", "nan", "slow", "spawns",
+        )
+    }
+
+    def build(self, size, phase, dtype, seed):
+        import torch
+
+        first = WORKLOAD.size is None
+        WORKLOAD.size = size
+        torch.manual_seed(seed)
+        module = torch.nn.Linear(3, 2).to(dtype)
+
+        def compute(module, x):
+            y = module(x).square().mean()
+            if size == "hangs":
+                time.sleep(600)
+            if size == "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if size == "segfaults":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if size == "oom":
+                raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes")
+            if size == "raises":
+                raise ValueError("the model\\nis broken")
+            if size == "prints":
+                print('{"event": "record", "fields": {}}')
+                os.system("echo from a child")
+            if size == "unsupported":
+                raise Unsupported("not with this model")
+            if size == "wrong" and first:
+                y = y * 1.001
+            if size == "nan" and first:
+                y = y * float("nan")
+            if size == "spawns":
+                import subprocess
+                child = subprocess.Popen(["sleep", "600"])
+                Path(os.environ["TPUBENCH_TEST_PID"]).write_text(str(child.pid))
+                time.sleep(600)
+            return y
+
+        def make_batch(batch, seq_len, seed):
+            return (torch.randn(batch, 3, generator=torch.Generator().manual_seed(seed)).to(dtype),)
+
+        return Built(module, make_batch, compute, lambda m: torch.optim.SGD(m.parameters(), lr=0.1))
+
+    def flops(self, size, phase, batch, seq_len):
+        return (2 if phase == "train" else 1) * 2.0 * batch * 3 * 2
+
+    def items(self, size, phase, batch, seq_len):
+        return batch
+'''
+
+_ENTRY_POINTS = """
+[tpubench.backends]
+fake = tpubench_test_plugin:Fake
+
+[tpubench.workloads]
+load = tpubench_test_plugin:Load
+"""
+
+
+def install(folder: Path) -> None:
+    """Write the plug-in into ``folder``, which then goes on a process's path."""
+    (folder / "tpubench_test_plugin.py").write_text(textwrap.dedent(_PLUGIN))
+    info = folder / "tpubench_test_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tpubench-test-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(_ENTRY_POINTS)
