@@ -28,8 +28,6 @@ from tpubench.store import write
 Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
 
-#: Variables that would reach into a worker from the outside.
-_STRAY = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
 #: Lines of a dead worker's output that its row keeps.
 _TAIL = 20
 
@@ -163,8 +161,9 @@ class _Worker:
         self._scratch = Path(tempfile.mkdtemp(prefix="tpubench-"))
         self._output: IO[bytes] = (self._scratch / "output").open("w+b")
         spec = self._spec
-        environment = {k: v for k, v in os.environ.items() if k not in _STRAY}
-        environment |= registry.load(spec.backend).environment(spec.device, spec.mode, spec.cache, self._scratch)
+        environment = os.environ | registry.load(spec.backend).environment(
+            spec.device, spec.mode, spec.cache, self._scratch
+        )
         self._process = subprocess.Popen(
             # -P: a folder of the user's called "workloads" must not stand for ours.
             [sys.executable, "-P", "-m", "tpubench.worker"],
