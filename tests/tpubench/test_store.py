@@ -27,8 +27,9 @@ def test_names_are_readable_and_no_run_overwrites_another(tmp_path):
 
 
 def test_a_workload_given_by_path_makes_a_plain_file_name(tmp_path):
-    path = store.write(make_record(spec=make_spec(workload="./my/model.py:make")), tmp_path)
-    assert path.parent == tmp_path
+    for workload in ("./my/model.py:make", "/deep" * 60 + "/modell\u00e9.py:make"):
+        path = store.write(make_record(spec=make_spec(workload=workload)), tmp_path)
+        assert path.parent == tmp_path and path.name.isascii() and store.read(path).workload == workload
 
 
 def test_nothing_partial_is_left_behind(tmp_path, monkeypatch):
@@ -102,9 +103,58 @@ def test_columns_keep_their_types_when_they_are_empty(tmp_path):
 
 def test_files_folders_and_patterns_each_once_in_order(tmp_path):
     paths = [store.write(make_record(number=n), tmp_path) for n in (1, 2, 3)]
-    assert store.expand([str(tmp_path)]) == paths
-    assert store.expand([str(tmp_path / "*_cpu_*.parquet"), str(paths[0])]) == paths
-    assert store.expand([str(paths[2]), str(paths[0])]) == [paths[2], paths[0]]
+    for pattern in (str(tmp_path), str(tmp_path / "*_cpu_*.parquet"), str(tmp_path.parent / f"{tmp_path.name}*")):
+        assert store.expand(pattern) == paths
+    records, problems = store.read_many([str(paths[2]), str(tmp_path), str(paths[0])])
+    assert [r.created[17:19] for r in records] == ["03", "01", "02"] and problems == []
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_is_that_folder(tmp_path):
+    path = store.write(make_record(), tmp_path / "runs[1]*")
+    assert store.expand(str(path.parent)) == store.expand(str(path)) == [path]
+
+
+def test_a_pattern_without_files_harms_no_other(tmp_path):
+    path = store.write(make_record(), tmp_path)
+    records, (problem,) = store.read_many(["none/*.parquet", str(path)])
+    assert records == [make_record()] and isinstance(problem, NoFilesMatch) and "none/*.parquet" in str(problem)
+
+
+def test_a_damaged_byte_is_never_taken_for_a_value(tmp_path):
+    path = store.write(make_record(), tmp_path)
+    whole = path.read_bytes()
+    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")  # the footer has no checksum
+    for place in range(0, pages, 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x11]) + whole[place + 1 :])
+        try:
+            assert store.read(path) == make_record(), place
+        except (NotARecordFile, UnknownSchema):
+            continue
+
+
+def test_a_column_of_another_type_is_no_record(tmp_path):
+    path = store.write(make_record(), tmp_path)
+    table = pq.read_table(path)
+    wrong = table.set_column(table.schema.names.index("batch"), "batch", pa.array(["16"]))
+    pq.write_table(wrong, path)
+    with pytest.raises(NotARecordFile, match="batch is string"):
+        store.read(path)
+
+
+def test_a_value_that_its_column_cannot_hold_is_named_and_loses_no_other(tmp_path):
+    record = make_record(compile_hits="many", device_name=7, losses=[1.0, "nan?"], graphs=2**70, warnings=["before"])
+    got = store.read(store.write(record, tmp_path))
+    assert (
+        got.step_s == record.step_s and got.compile_hits is got.device_name is got.graphs is None and got.losses == []
+    )
+    assert got.warnings[0] == "before" and "compile_hits is not recorded: 'many' is no int64" in got.warnings
+    assert len(got.warnings) == 5
+
+
+def test_no_run_overwrites_another_where_hard_links_are_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(95, "Operation not supported")))
+    paths = {store.write(make_record(), tmp_path) for _ in range(3)}
+    assert set(tmp_path.iterdir()) == paths and len(paths) == 3
 
 
 @pytest.mark.parametrize("pattern", ["none/*.parquet", "none.parquet", "."])
