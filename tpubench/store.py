@@ -47,6 +47,18 @@ def schema() -> pa.Schema:
     return pa.schema([pa.field(f.name, _arrow_type(hints[f.name])) for f in dataclasses.fields(Record)])
 
 
+@functools.cache
+def _columns() -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema()}
+
+
+@functools.cache
+def _required() -> tuple[str, ...]:
+    """The columns that every version has."""
+    missing = dataclasses.MISSING
+    return tuple(f.name for f in dataclasses.fields(Record) if f.default is missing is f.default_factory)
+
+
 def file_name(record: Record) -> str:
     """A name that sorts by time and that a person can read."""
     parts = (
@@ -144,7 +156,8 @@ def read(path: Path) -> Record:
         UnknownSchema: a newer tpubench wrote it.
     """
     try:
-        # A file of one row: the reader's threads and prefetching cost more than the reading.
+        # A file of one row: the reader's threads and prefetching, and whole-table conversion, cost more
+        # than the reading.
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             version = (file.metadata.metadata or {}).get(_VERSION_KEY)
             if version is None:
@@ -152,25 +165,24 @@ def read(path: Path) -> Record:
             if not version.isdigit() or not 1 <= int(version) <= SCHEMA_VERSION:
                 raise UnknownSchema(path, version.decode(errors="replace"), SCHEMA_VERSION)
             table = file.read(use_threads=False)
-            rows = table.to_pylist()
+        if len(table) != 1:
+            raise NotARecordFile(path, f"{len(table)} rows where a run is one")
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        fields: dict[str, Any] = {}
+        for name, expected in _columns().items():
+            column = columns.get(name)
+            if column is not None and column.type != expected:
+                raise NotARecordFile(path, f"{name} is {column.type}")
+            value = None if column is None else column[0].as_py()
+            if value is not None or not pa.types.is_list(expected):
+                fields[name] = value
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no parquet file"
         raise NotARecordFile(path, why.lower()) from error
-    if len(rows) != 1:
-        raise NotARecordFile(path, f"{len(rows)} rows where a run is one")
-    if not table.schema.equals(schema()):
-        for column in table.schema:
-            if column.name in schema().names and column.type != schema().field(column.name).type:
-                raise NotARecordFile(path, f"{column.name} is {column.type}")
-    known = {f.name: f for f in dataclasses.fields(Record)}
-    row = {name: value for name, value in rows[0].items() if name in known}
-    for name, field in known.items():
-        if field.default_factory is not dataclasses.MISSING and row.get(name) is None:
-            row[name] = []
-    try:
-        return Record(**row)
-    except TypeError as error:
-        raise NotARecordFile(path, "columns are missing") from error
+    missing = [name for name in _required() if name not in columns]
+    if missing:
+        raise NotARecordFile(path, f"columns are missing: {', '.join(missing)}")
+    return Record(**fields)
 
 
 def expand(pattern: str) -> list[Path]:
