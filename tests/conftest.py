@@ -33,6 +33,14 @@ def cli(tmp_path: Path) -> Cli:
     return run
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Make the ``pjrt`` device known before any test calls ``backward()``: autograd counts devices once."""
+    if any("pjrt" in getattr(item, "fixturenames", ()) for item in session.items):
+        from backend.embedded.device import activate
+
+        activate()
+
+
 @pytest.fixture(scope="session")
 def pjrt():
     """The embedded backend's torch device."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -13,8 +14,12 @@ CONFIDENCE = 0.95
 #: Bootstrap resamples. The interval's ends move by about a hundredth of its width from seed to seed.
 RESAMPLES = 4000
 
+#: Fewer samples than these have no 95 % interval of their median.
+_FEWEST = 6
+
 Samples = Sequence[float]
-Runs = Sequence[Samples]
+Runs = Sequence[Samples]  # the samples of each process
+_Indices = npt.NDArray[np.intp]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,70 +60,107 @@ def median_ci(samples: Samples, confidence: float = CONFIDENCE) -> Interval:
     return Interval(value, float(ordered[rank - 1]), float(ordered[n - rank]))
 
 
-def _medians(runs: Runs, generator: np.random.Generator) -> npt.NDArray[np.float64]:
-    """The median over all steps, (RESAMPLES,), of runs drawn with replacement, then steps within each."""
-    arrays = [np.asarray(r, dtype=np.float64) for r in runs if len(r)]
-    if len(arrays) == 1:
-        drawn = generator.choice(arrays[0], (RESAMPLES, len(arrays[0])))
-        return np.asarray(np.median(drawn, axis=1))
-    if len({len(a) for a in arrays}) == 1:
-        table = np.stack(arrays)
-        count, steps = table.shape
-        process = generator.integers(count, size=(RESAMPLES, count, 1))
-        step = generator.integers(steps, size=(RESAMPLES, count, steps))
-        return np.asarray(np.median(table[process, step].reshape(RESAMPLES, -1), axis=1))
-    out = np.empty(RESAMPLES)
-    for i in range(RESAMPLES):
-        chosen = generator.integers(len(arrays), size=len(arrays))
-        parts = [generator.choice(arrays[c], len(arrays[c])) for c in chosen]
-        out[i] = np.median(np.concatenate(parts))
-    return out
+@functools.lru_cache(maxsize=64)
+def _drawn(lengths: tuple[int, ...], seed: int) -> tuple[_Indices, _Indices, _Indices]:
+    """Bootstrap draws for runs of these lengths, each (RESAMPLES, runs): a run, and two ranks in it.
+
+    The mean of the values at both ranks is the median of as many steps drawn with replacement, without
+    drawing them: drawn ranks are uniforms times n rounded down, the k-th smallest of n uniforms is
+    Beta(k, n - k + 1), and given it the next one is the smallest of n - k uniforms above it (David &
+    Nagaraja, Order Statistics, 3rd ed., sections 2.1 and 2.5).
+    """
+    generator = np.random.default_rng(seed)
+    runs = generator.integers(len(lengths), size=(RESAMPLES, len(lengths)))
+    n = np.asarray(lengths)[runs]
+    k = (n + 1) // 2
+    below = generator.beta(k, n - k + 1)
+    above = below + (1 - below) * generator.beta(1, np.maximum(n - k, 1))
+    first = np.minimum((below * n).astype(np.intp), n - 1)
+    second = np.where(n % 2, first, np.minimum((above * n).astype(np.intp), n - 1))
+    return runs, first, second
+
+
+def _medians(runs: Runs, seed: int) -> npt.NDArray[np.float64]:
+    """:func:`pooled_median` of runs drawn with replacement, then of steps within each: (RESAMPLES,)."""
+    ordered = [np.sort(np.asarray(run, dtype=np.float64)) for run in runs]
+    chosen, first, second = _drawn(tuple(map(len, ordered)), seed)
+    starts = np.cumsum([0, *map(len, ordered[:-1])])[chosen]
+    flat = np.concatenate(ordered)
+    drawn = (flat[starts + first] + flat[starts + second]) / 2
+    return drawn[:, 0] if len(ordered) == 1 else np.asarray(np.median(drawn, axis=1))
+
+
+def pooled_median(runs: Runs) -> float:
+    """The median over runs of each run's median: every process counts alike, however many steps it took.
+
+    Raises:
+        ValueError: there is no run, or one has no samples.
+    """
+    if not runs or not all(len(run) for run in runs):
+        raise ValueError("a median takes at least one sample of each run")
+    return float(np.median([np.median(run) for run in runs]))
+
+
+def pooled_median_ci(runs: Runs, confidence: float = CONFIDENCE, seed: int = 0) -> Interval:
+    """:func:`pooled_median` with its interval: by order statistics of one run, by bootstrap of several.
+
+    The bootstrap has two levels, processes first, then the steps within (Kalibera & Jones, ISMM'13, doi
+    10.1145/2464157.2464160). From fewer than about five processes such an interval is too narrow.
+
+    Raises:
+        ValueError: as :func:`pooled_median`.
+    """
+    if len(runs) == 1:
+        return median_ci(runs[0], confidence)
+    return _percentiles(pooled_median(runs), _medians(runs, seed), confidence)
 
 
 def ratio_ci(runs: Runs, baseline: Runs, confidence: float = CONFIDENCE, seed: int = 0) -> Interval:
-    """``median(runs) / median(baseline)`` with a percentile bootstrap interval.
+    """``pooled_median(runs) / pooled_median(baseline)`` with a percentile bootstrap interval.
 
-    Two levels where a side has several runs: processes are drawn first, then the steps within
-    (Kalibera & Jones, ISMM'13, doi 10.1145/2464157.2464160). With one run a side the interval says
-    nothing of how much processes differ. The seed is fixed: the same files give the same interval.
+    Two levels where a side has several runs, as in :func:`pooled_median_ci`. With one run a side the
+    interval says nothing of how much processes differ. The seed is fixed: the same files give the same
+    interval. A side with fewer than 6 samples gives none.
 
     Raises:
         ValueError: a side has no samples.
     """
-    top, bottom = (np.concatenate([np.asarray(r, np.float64) for r in side]) if side else np.empty(0)
-                   for side in (runs, baseline))  # fmt: skip
-    if not len(top) or not len(bottom):
-        raise ValueError("a ratio takes samples on both sides")
-    value = float(np.median(top) / np.median(bottom))
-    if len(top) < 6 or len(bottom) < 6:
+    value = pooled_median(runs) / pooled_median(baseline)
+    if min(sum(map(len, side)) for side in (runs, baseline)) < _FEWEST:
         return Interval(value, None, None)
-    generator = np.random.default_rng(seed)
-    ratios = _medians(runs, generator) / _medians(baseline, generator)
+    return _percentiles(value, _medians(runs, 2 * seed + 1) / _medians(baseline, 2 * seed), confidence)
+
+
+def _percentiles(value: float, drawn: npt.NDArray[np.float64], confidence: float) -> Interval:
     edge = (1 - confidence) / 2
-    low, high = np.quantile(ratios, [edge, 1 - edge])
+    low, high = np.quantile(drawn, [edge, 1 - edge])
     return Interval(value, float(low), float(high))
 
 
 def instability(samples: Samples) -> list[str]:
-    """What makes these step times doubtful, each with its number and a remedy.
+    """What makes these step times (seconds) doubtful, each with its number and a remedy.
 
-    The rules are pyperf's (https://pyperf.readthedocs.io/en/latest/run_benchmark.html): a standard
-    deviation of 10 % of the mean, an extreme 50 % off the mean, values under a millisecond.
+    The rules are those of ``pyperf check`` (https://pyperf.readthedocs.io/en/latest/cli.html#check-cmd): a
+    standard deviation of 10 % of the mean, an extreme 50 % off the mean, a raw value under a
+    millisecond. For too few samples the bar is an interval of the median to show at all: how far a
+    value may be off is then seen from the interval.
     """
     if len(samples) < 2:
         return ["only one timed step: raise --steps"]
     values = np.asarray(samples, dtype=np.float64)
     mean, deviation = float(values.mean()), float(values.std(ddof=1))
+    shortest, longest = float(values.min()), float(values.max())
     found = []
     if deviation >= 0.1 * mean:
         found.append(
             f"the standard deviation is {deviation / mean:.0%} of the mean: close what else runs, or raise --steps"
         )
-    for name, extreme in (("fastest", float(values.min())), ("slowest", float(values.max()))):
+    for name, extreme, side in (("fastest", shortest, "below"), ("slowest", longest, "above")):
         if abs(extreme - mean) >= 0.5 * mean:
-            found.append(f"the {name} step is {abs(extreme - mean) / mean:.0%} off the mean")
-    if median_ci(samples).low is None:
+            off = f"{abs(extreme - mean) / mean:.0%} {side} the mean"
+            found.append(f"the {name} step is {off}: run the cell again, and look for it in a trace if it stays")
+    if len(samples) < _FEWEST:
         found.append(f"{len(samples)} timed steps are too few for a 95 % interval: raise --steps to 6 or more")
-    if mean < 1e-3:
-        found.append(f"a step takes {mean * 1e6:.0f} us: too little work to time well, raise --batch")
+    if shortest < 1e-3:
+        found.append(f"the fastest step took {shortest * 1e6:.0f} us: too little work to time well, raise --batch")
     return found

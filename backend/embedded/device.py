@@ -46,8 +46,21 @@ def activate() -> torch.device:
         from backend.embedded import compiler
 
         compiler.register()
+        _ensure_autograd_knows()
         _active = True
     return torch.device(DEVICE_NAME, 0)
+
+
+def _ensure_autograd_knows() -> None:
+    """Autograd counts devices at the first ``backward()`` of a process, and then never again."""
+    leaf = torch.empty(0, device=DEVICE_NAME, requires_grad=True)
+    try:
+        leaf.view(0).backward(torch.empty(0, device=DEVICE_NAME))  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        raise EmbeddedError(
+            "a backward() ran in this process before the pjrt device was known, and PyTorch's autograd starts its "
+            "device threads only once: call backend.embedded.device.activate() at the program's start"
+        ) from error
 
 
 class _DeviceModule:

@@ -2,6 +2,8 @@
 
 import copy
 import io
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -330,3 +332,25 @@ def test_synchronize_waits_for_what_is_live():
         x = x @ x / 400
     torch.pjrt.synchronize()
     assert x.untyped_storage().buffer.array.is_ready()
+
+
+def test_a_backward_before_the_device_is_known_is_a_named_error():
+    program = (
+        "import torch; torch.ones(2, requires_grad=True).sum().backward()\n"
+        "from backend.embedded.device import activate\n"
+        "try: activate()\n"
+        "except RuntimeError as error: print(type(error).__name__, error)\n"
+    )
+    got = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert got.stdout.startswith("EmbeddedError a backward() ran in this process before"), got.stderr
+
+
+def test_another_extra_device_is_a_named_error():
+    program = (
+        "import torch; torch.utils.rename_privateuse1_backend('other')\n"
+        "from backend.embedded.device import activate\n"
+        "try: activate()\n"
+        "except RuntimeError as error: print(type(error).__name__, error)\n"
+    )
+    got = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert "one slot for an extra device and 'other' holds it" in got.stdout, got.stderr
