@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Sequence
 
 from tpubench import catalog
 from tpubench.record import Record
-from tpubench.stats import median_ci
+from tpubench.stats import Interval, median_ci
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +56,27 @@ def account(record: Record, given: Assumptions | None = None) -> Record:
     return row
 
 
+def pooled(records: Sequence[Record], step: Interval) -> Record:
+    """The accounted runs of one cell as one row, whose step time is ``step``; the rest is the last run's.
+
+    First step, warm-up and compile times are medians over the runs; throughput, MFU and cost are those
+    of ``step``.
+    """
+    row = dataclasses.replace(records[-1])
+    last, row.step_median_s, row.step_ci_low_s, row.step_ci_high_s = row.step_median_s, step.value, step.low, step.high
+    for name in ("first_step_s", "warmup_overhead_s", "compile_s"):
+        known = [value for r in records if (value := getattr(r, name)) is not None]
+        setattr(row, name, statistics.median(known) if known else None)
+    if last:
+        for name, factor in (
+            *((name, last / step.value) for name in ("items_per_s", "achieved_tflops", "mfu")),
+            *((name, step.value / last) for name in ("usd_per_step", "usd_per_million_items")),
+        ):
+            value = getattr(row, name)
+            setattr(row, name, None if value is None else value * factor)
+    return row
+
+
 def _utilise(row: Record, given: Assumptions) -> None:
     """MFU = model FLOPs / (step time x chips x dense peak), PaLM (arXiv 2204.02311), appendix B."""
     row.mfu = row.peak_tflops = row.peak_source = None
@@ -62,7 +85,8 @@ def _utilise(row: Record, given: Assumptions) -> None:
         return
     row.achieved_tflops = row.model_flops / row.step_median_s / 1e12
     if row.analytic_flops and abs(row.model_flops - row.analytic_flops) > 0.05 * row.analytic_flops:
-        return  # the worker has said why
+        row.mfu_reason = row.mfu_reason or "the model's FLOPs by count and by formula disagree by more than 5 %"
+        return
     row.mfu_reason = None
     if given.peak_tflops is not None:
         row.peak_tflops, row.peak_source = given.peak_tflops, "given with --peak-tflops"
@@ -73,7 +97,8 @@ def _utilise(row: Record, given: Assumptions) -> None:
     else:
         peak = catalog.peak(row.chip, row.dtype, row.matmul_precision)
         if peak is None:
-            row.mfu_reason = f"the catalogue has no {row.dtype} peak for {row.chip}: give --peak-tflops"
+            how = f" multiplied in {row.matmul_precision or 'no known precision'}" if row.dtype == "float32" else ""
+            row.mfu_reason = f"the catalogue has no peak of {row.chip} for {row.dtype}{how}: give --peak-tflops"
             return
         row.peak_tflops, row.peak_source = peak.tflops, peak.source
     mfu = row.achieved_tflops / ((row.chips or 1) * row.peak_tflops)
@@ -95,9 +120,9 @@ def _cost(row: Record, given: Assumptions) -> None:
         found = (catalog.price(p, row.chip) for p in catalog.providers())
         price = next((p for p in found if p is not None), None)
     if price is None or row.step_median_s is None:
-        row.cost_reason = (
-            f"no price is known for {row.chip}: give --price USD" if row.chip else "no chip: give --price USD"
-        )
+        who = given.price or "the catalogue"
+        what = f"{who} has no price for {row.chip}" if row.chip else "no chip is known, so no price is"
+        row.cost_reason = f"{what}: give --price in USD per chip-hour" + ("" if row.chip else ", or --chip")
         return
     row.cost_reason = None
     row.usd_per_chip_hour, row.price_source = price.usd_per_chip_hour, price.source

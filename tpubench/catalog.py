@@ -53,17 +53,18 @@ def ensure_chip(chip: str) -> str:
     return chip
 
 
-_SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "int8": "int8"}
+_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "int8": "int8"}
+_FLOAT32_IN = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}
 
 
-def multiplied_in(dtype: str, precision: str | None) -> str:
-    """The catalogue's name of what a matrix product of ``dtype`` multiplies in.
+def multiplied_in(dtype: str, precision: str | None) -> str | None:
+    """The catalogue's name of what a matrix product of ``dtype`` multiplies in; None where it is not known.
 
     ``precision`` is the row's ``matmul_precision``: a TPU multiplies float32 in one bfloat16 pass by
-    default, a GPU may in TF32.
+    default (https://docs.jax.dev/en/latest/jax.lax.html#jax.lax.Precision), a GPU may in TF32.
     """
-    if dtype == "float32" and precision in ("tf32", "bfloat16"):
-        return {"tf32": "tf32", "bfloat16": "bf16"}[precision]
+    if dtype == "float32":
+        return None if precision is None else _FLOAT32_IN.get(precision)
     return _SHORT.get(dtype, dtype)
 
 
@@ -71,8 +72,7 @@ def peak(chip: str, dtype: str, precision: str | None) -> Peak | None:
     """The dense peak of ``chip`` for ``dtype``; None where the catalogue has none. Nothing stands in for it."""
     wanted = multiplied_in(dtype, precision)
     # A tensor core multiplies fp16 as fast as bf16 on every NVIDIA and AMD chip listed.
-    same = {"fp16": ("fp16", "bf16"), "bf16": ("bf16",)}.get(wanted, (wanted,))
-    for name in same:
+    for name in ("fp16", "bf16") if wanted == "fp16" else (wanted,):
         for row in _rows("chips.csv"):
             if row["chip"] == chip and row["dtype"] == name and (name == wanted or row["kind"] == "gpu"):
                 return Peak(float(row["peak_tflops"]), f"{chip} {name}: {_cited(row)}")

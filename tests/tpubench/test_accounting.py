@@ -6,9 +6,10 @@ import pytest
 from records import STEPS, make_record, make_spec
 
 from tpubench import catalog
-from tpubench.accounting import Assumptions, account
+from tpubench.accounting import Assumptions, account, pooled
 from tpubench.errors import BadValue, UnknownChip
 from tpubench.record import Status
+from tpubench.stats import Interval
 
 
 def test_times_and_throughput():
@@ -79,10 +80,42 @@ def test_a_tpu_multiplies_float32_in_bfloat16_and_a_gpu_may_in_tf32():
     assert catalog.peak("v5e", "float16", None) is None
 
 
+@pytest.mark.parametrize("precision", [None, "float16x3"])
+def test_float32_multiplied_in_who_knows_what_has_no_peak(precision):
+    assert catalog.peak("H100-SXM", "float32", precision) is None
+    row = account(make_record(chip="H100-SXM", matmul_precision=precision))
+    assert row.mfu is None and f"float32 multiplied in {precision or 'no known precision'}" in row.mfu_reason
+    assert "--peak-tflops" in row.mfu_reason
+
+
+def test_a_missing_price_says_whose_and_what_to_give():
+    assert account(make_record(chip="v7x")).cost_reason.startswith("the catalogue has no price for v7x: give --price")
+    assert account(make_record(chip="v5e"), Assumptions(price="aws")).cost_reason.startswith("aws has no price for v5e")
+    assert account(make_record(), Assumptions(price="gcp")).cost_reason.endswith("or --chip")
+
+
+def test_runs_of_a_cell_make_one_row_whose_numbers_agree():
+    spec = make_spec(dtype="bfloat16")
+    runs = [
+        account(make_record(number=n, scale=s, spec=spec, chip="v5e", compile_s=c, warmup_s=[c, 1.0]))
+        for n, s, c in ((1, 1.0, 3.0), (2, 2.0, 5.0))
+    ]
+    row = pooled(runs, Interval(0.15, 0.1, 0.2))
+    assert (row.step_median_s, row.step_ci_low_s, row.step_ci_high_s, row.compile_s, row.first_step_s) == (
+        (0.15, 0.1, 0.2, 4.0, 4.0)
+    )  # fmt: skip
+    assert row.items_per_s == pytest.approx(16 / 0.15)
+    assert row.mfu == pytest.approx(2e9 / 0.15 / 197e12) == pytest.approx(row.achieved_tflops / 197)
+    assert row.usd_per_step == pytest.approx(0.15 * 1.20 / 3600) and runs[-1].step_median_s == pytest.approx(0.2)
+
+
 def test_every_line_of_the_catalogue_can_be_used():
     for row in catalog._rows("chips.csv"):
+        if row["dtype"] == "fp32":
+            assert catalog.peak(row["chip"], "float32", "float32").tflops == float(row["peak_tflops"])
+            continue
         names = {short: name for name, short in catalog._SHORT.items()}
-        found = catalog.peak(row["chip"], names.get(row["dtype"], row["dtype"]), row["dtype"])
+        found = catalog.peak(row["chip"], names.get(row["dtype"], row["dtype"]), None)
         assert found is not None and found.tflops > 0 and row["read_on"] in found.source
     for row in catalog._rows("prices.csv"):
         assert catalog.price(row["provider"], row["chip"]).usd_per_chip_hour > 0
