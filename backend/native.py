@@ -174,11 +174,11 @@ class Native:
         import torch
 
         on_cuda = self._device == "cuda"
-        name = torch.cuda.get_device_name(0) if on_cuda else None
+        name = torch.cuda.get_device_name(0) if on_cuda else "cpu"
         tf32 = on_cuda and torch.backends.cuda.matmul.allow_tf32
         return {
             "device_name": name,
-            "chip": chip_of(name) if name else None,
+            "chip": chip_of(name),
             "chips": 1,
             "torch_version": torch.__version__,
             "jax_version": None,
