@@ -121,7 +121,7 @@ def _cost(row: Record, given: Assumptions) -> None:
         price = next((p for p in found if p is not None), None)
     if price is None or row.step_median_s is None:
         who = given.price or "the catalogue"
-        what = f"{who} has no price for {row.chip}" if row.chip else "no chip is known, so no price is"
+        what = f"{who} has no price for {row.chip}" if row.chip else "no chip is known"
         row.cost_reason = f"{what}: give --price in USD per chip-hour" + ("" if row.chip else ", or --chip")
         return
     row.cost_reason = None

@@ -6,48 +6,40 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tpubench.accounting import pooled
 from tpubench.errors import BadValue, BaselineNotFound
+from tpubench.notes import notes
 from tpubench.record import Record
-from tpubench.stats import Interval, instability, median_ci, ratio_ci
+from tpubench.spec import Spec
+from tpubench.stats import Interval, pooled_median_ci, ratio_ci
 
 #: Rows that agree in these did the same work, and may be held against one another.
 WORK = ("workload", "size", "phase", "batch", "seq_len", "dtype", "chips", "mesh")
 #: Runs that agree in these besides the fingerprint are repetitions of one cell.
 _PLACE = ("host", "device_name", "torch_version", "jax_version", "tpubench_version")
-#: What makes rows of a table unlike each other beyond backend and mode, as far as it differs.
-_UNLIKE = (
-    "device",
-    "device_name",
-    "cpu_model",
-    "host",
-    "threads",
-    "matmul_precision",
-    "compile_scope",
-    "cache",
-    "cpu_fallbacks",
-    "graph_breaks",
-    "peak_memory_kind",
-    "seed",
-    "steps",
-    "torch_version",
-    "jax_version",
-    "tpubench_version",
-)
+#: What tells cells of one work, backend and mode apart: the rest of the Spec, and the place.
+_TELLING = (*(f.name for f in dataclasses.fields(Spec) if f.name not in (*WORK, "backend", "mode")), *_PLACE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """One cell: one run, or several of the same fingerprint on the same machine.
 
-    ``ratio`` is this cell's median step time over the baseline's; ``record`` is the cell's latest run.
+    ``step`` is the median step time and ``ratio`` that over the baseline's, both None where no run is
+    ok; ``record`` holds every other number of the cell, pooled where several runs are ok.
     """
 
-    name: str  # backend:mode
+    name: str  # backend:mode, and what tells it from another row of that name
     record: Record
     runs: tuple[Record, ...]
     step: Interval | None
     ratio: Interval | None
     is_baseline: bool
+
+    @property
+    def measured(self) -> tuple[Record, ...]:
+        """The runs whose numbers count."""
+        return tuple(r for r in self.runs if r.ok and r.step_s)
 
     @property
     def hit_rate(self) -> float | None:
@@ -114,7 +106,7 @@ class Comparison:
             _group(dict(zip(WORK, work, strict=True)), list(cells.values()), wanted) for work, cells in works.items()
         )
         if wanted is not None and not any(g.baseline for g in groups):
-            raise BaselineNotFound(baseline or "", sorted({r.name for g in groups for r in g.rows if r.record.ok}))
+            raise BaselineNotFound(baseline or "", sorted({_name(r.record) for g in groups for r in g.rows if r.step}))
         return cls(groups)
 
 
@@ -141,76 +133,49 @@ def _matches(record: Record, wanted: dict[str, str]) -> bool:
 
 def _pick_baseline(cells: Sequence[Sequence[Record]], wanted: dict[str, str] | None) -> int | None:
     """The index of the baseline: the first that matches; by default plain PyTorch, eager, where it ran."""
-    ok = [i for i, runs in enumerate(cells) if any(r.ok for r in runs)]
+    ok = [i for i, runs in enumerate(cells) if any(r.ok and r.step_s for r in runs)]
     if wanted is not None:
         return next((i for i in ok if _matches(cells[i][-1], wanted)), None)
-    plain = [i for i in ok if (cells[i][-1].backend, cells[i][-1].mode) == ("torch", "eager")]
+    plain = [i for i in ok if _name(cells[i][-1]) == "torch:eager"]
     return next(iter(plain or ok), None)
+
+
+def _name(record: Record) -> str:
+    return f"{record.backend}:{record.mode}"
+
+
+def _names(records: Sequence[Record]) -> list[str]:
+    """A name for each, with the fields that tell it from others of the same backend and mode."""
+    alike: dict[str, list[Record]] = {}
+    for record in records:
+        alike.setdefault(_name(record), []).append(record)
+    telling = {
+        name: [field for field in _TELLING if len({getattr(r, field) for r in same}) > 1]
+        for name, same in alike.items()
+    }
+    return [" ".join((_name(r), *(f"{field}={getattr(r, field)}" for field in telling[_name(r)]))) for r in records]
 
 
 def _group(work: dict[str, Any], cells: list[list[Record]], wanted: dict[str, str] | None) -> Group:
     chosen = _pick_baseline(cells, wanted)
-    base = [r.step_s for r in cells[chosen] if r.ok] if chosen is not None else []
+    base = [r.step_s for r in cells[chosen] if r.ok and r.step_s] if chosen is not None else []
     rows = []
-    for i, runs in enumerate(cells):
+    for i, (name, runs) in enumerate(zip(_names([runs[-1] for runs in cells]), cells, strict=True)):
         record = runs[-1]
-        samples = [r.step_s for r in runs if r.ok]
         step = ratio = None
-        if samples:
-            record = next(r for r in reversed(runs) if r.ok)
-            step = median_ci([s for run in samples for s in run])
+        good = [r for r in runs if r.ok and r.step_s]
+        if good:
+            samples = [r.step_s for r in good]
+            step = pooled_median_ci(samples)
+            record = pooled(good, step) if len(good) > 1 else good[0]
             if i == chosen:
                 ratio = Interval(1.0, 1.0, 1.0)
             elif base:
                 ratio = ratio_ci(samples, base)
-        name = f"{record.backend}:{record.mode}"
         rows.append(Row(name, record, tuple(runs), step, ratio, is_baseline=i == chosen))
     rows.sort(key=lambda row: row.step.value if row.step else float("inf"))
-    return Group(work, tuple(rows), tuple(_notes(rows)))
-
-
-def _notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader must know before a ratio of this table is believed."""
-    measured = [row for row in rows if row.step is not None]
-    notes = []
-    for field in _UNLIKE:
-        values: dict[Any, list[str]] = {}
-        for row in measured:
-            values.setdefault(getattr(row.record, field), []).append(row.name)
-        if len(values) > 1:
-            text = "; ".join(f"{_shown(v)} [{', '.join(dict.fromkeys(names))}]" for v, names in values.items())
-            notes.append(f"differs: {field}: {text}")
-    for row in measured:
-        record = row.record
-        if record.correctness != "matched":
-            why = f": {record.correctness_detail}" if record.correctness_detail else ""
-            notes.append(f"{row.name}: correctness {record.correctness or 'not checked'}{why}")
-        if record.cpu_fallback_ops:
-            notes.append(f"{row.name}: ran on the CPU: {', '.join(record.cpu_fallback_ops)}")
-        samples = [s for run in row.runs if run.ok for s in run.step_s]
-        notes += [f"{row.name}: {text}" for text in [*instability(samples), *record.warnings]]
-    notes += _shared(measured, "mfu_reason", "no MFU")
-    notes += _shared(measured, "peak_source", "peak")
-    notes += _shared(measured, "cost_reason", "no cost")
-    notes += _shared(measured, "price_source", "price")
-    if measured and all(len(row.runs) == 1 for row in measured):
-        notes.append("one process a cell: how much processes differ was not measured")
-    return notes
-
-
-def _shared(rows: Sequence[Row], field: str, title: str) -> list[str]:
-    """``field`` of every row, each text once, with the rows it holds for unless it holds for all."""
-    texts: dict[str, list[str]] = {}
-    for row in rows:
-        text = getattr(row.record, field)
-        if text:
-            texts.setdefault(text, []).append(row.name)
-    notes = []
-    for text, names in texts.items():
-        whose = "" if len(names) == len(rows) else f" [{', '.join(dict.fromkeys(names))}]"
-        notes.append(f"{title}{whose}: {text}")
-    return notes
-
-
-def _shown(value: Any) -> str:
-    return "unknown" if value is None else str(value)
+    lines = notes(rows)
+    if wanted is not None and chosen is None:
+        asked = ", ".join(f"{name}={value}" for name, value in wanted.items())
+        lines.insert(0, f"no ratios: no row with numbers matches the baseline {asked}")
+    return Group(work, tuple(rows), tuple(lines))

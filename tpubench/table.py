@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +18,20 @@ FORMATS = ("table", "md", "csv", "json")
 
 NOTHING = "-"
 
+_Column = tuple[str, list[str], bool]  # title, cells, whether they stand to the left
 
-def render(comparison: Comparison, fmt: str) -> str:
-    """``comparison`` in one of :data:`FORMATS`, ending in a newline."""
+
+def render(comparison: Comparison, fmt: str, width: int | None = None) -> str:
+    """``comparison`` in one of :data:`FORMATS`, ending in a newline.
+
+    ``width``, in characters, breaks a table that is wider into one below the other, each with the
+    cells' names. Nothing is ever cut off.
+    """
     if fmt == "csv":
         return _csv(comparison)
     if fmt == "json":
         return json.dumps([_group_data(g) for g in comparison.groups], indent=2) + "\n"
-    parts = [_markdown(g) if fmt == "md" else _plain(g) for g in comparison.groups]
+    parts = [_markdown(g) if fmt == "md" else _plain(g, width) for g in comparison.groups]
     return "\n".join(parts)
 
 
@@ -35,17 +44,18 @@ def seconds(value: float) -> str:
     return f"{value:.3g} s" if value < 999.5 else f"{value:.0f} s"
 
 
-def _span(interval: Interval, scale: float) -> str:
-    """The interval's ends to the digits that its value is given in."""
-    if interval.low is None or interval.high is None:
-        return ""
-    return f" [{interval.low * scale:.4g}, {interval.high * scale:.4g}]"
+def _with_interval(interval: Interval, digits: int, scale: float = 1.0) -> str:
+    """The value to ``digits`` significant digits, and the ends of its interval to as many decimals."""
+    value = interval.value * scale
+    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value > 0 else 0
+    ends = ""
+    if interval.low is not None and interval.high is not None:
+        ends = f" [{interval.low * scale:.{decimals}f}, {interval.high * scale:.{decimals}f}]"
+    return f"{value:.{decimals}f}{ends}"
 
 
 def _step(row: Row) -> str:
-    if row.step is None:
-        return row.record.status
-    return f"{row.step.value * 1e3:.4g}{_span(row.step, 1e3)}"
+    return row.record.status if row.step is None else _with_interval(row.step, 4, 1e3)
 
 
 def _ratio(row: Row) -> str:
@@ -53,39 +63,47 @@ def _ratio(row: Row) -> str:
         return "baseline"
     if row.ratio is None:
         return NOTHING
-    mark = "~" if row.undecided else ""
-    return f"{mark}{row.ratio.value:.3g}{_span(row.ratio, 1.0)}"
+    return ("~" if row.undecided else "") + _with_interval(row.ratio, 3)
 
 
 def _number(value: float | None, form: str = ".3g", unit: str = "") -> str:
     return NOTHING if value is None else f"{value:{form}}{unit}"
 
 
-def _share(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.1%}"
+def _rate(value: float | None) -> str:
+    """Four digits, and none of them behind an exponent."""
+    return NOTHING if value is None else f"{value:.4g}" if value < 9999.5 else f"{value:.0f}"
 
 
-def _columns(group: Group) -> list[tuple[str, list[str], bool]]:
-    """``(title, cells, left-aligned)`` of each column; a column that no row fills is left out."""
+def _share(value: float | None, form: str = ".1f") -> str:
+    return NOTHING if value is None else f"{value * 100:{form}}%"
+
+
+def _columns(group: Group) -> list[_Column]:
+    """The columns of ``group``; a column that no row fills is left out."""
     rows = group.rows
     item = next((r.record.item for r in rows if r.record.item), None) or "item"
 
     def of(measure: Any) -> list[str]:
         return [measure(r) if r.step is not None else NOTHING for r in rows]
 
+    kinds = {r.record.peak_memory_kind for r in rows if r.record.peak_memory_kind}
+    memory = f"peak MiB ({kinds.pop()})" if len(kinds) == 1 else "peak MiB"
+    several = any(len(r.measured) > 1 for r in rows)
     columns = [
         ("cell", [r.name for r in rows], True),
         ("step ms [95% CI]", [_step(r) for r in rows], True),
         ("x baseline [95% CI]", [_ratio(r) for r in rows], True),
-        (f"{item}s/s", of(lambda r: _number(r.record.items_per_s, ".4g")), False),
+        ("runs", of(lambda r: str(len(r.measured)) if several else NOTHING), False),
+        (f"{item}s/s", of(lambda r: _rate(r.record.items_per_s)), False),
         ("first step s", of(lambda r: _number(r.record.first_step_s)), False),
         ("compile s", of(lambda r: _number(r.record.compile_s)), False),
         ("cache hits", of(lambda r: _share(r.hit_rate)), False),
-        ("launches/step", of(lambda r: _number(r.record.launches_per_step, ".4g")), False),
-        ("MFU", of(lambda r: _share(r.record.mfu)), False),
+        ("launches/step", of(lambda r: _rate(r.record.launches_per_step)), False),
+        ("MFU", of(lambda r: _share(r.record.mfu, ".3g")), False),
         ("USD/step", of(lambda r: _number(r.record.usd_per_step, ".3g")), False),
         (f"USD/1M {item}s", of(lambda r: _number(r.record.usd_per_million_items, ".3g")), False),
-        ("peak MiB", of(lambda r: _number(_mib(r.record.peak_memory_bytes), ".0f")), False),
+        (memory, of(lambda r: _number(_mib(r.record.peak_memory_bytes), ".0f")), False),
         ("loss", of(lambda r: r.record.correctness or "not checked"), True),
     ]
     kept = {"cell", "step ms [95% CI]", "x baseline [95% CI]", "MFU", "USD/step"}
@@ -100,26 +118,52 @@ def _legend(group: Group) -> list[str]:
     lines = []
     base = group.baseline
     if base is not None and base.step is not None:
-        lines.append(f"baseline: {base.name}, {seconds(base.step.value)} a step; below 1 is faster, ~ is undecided")
+        how = "below 1 is faster, ~ marks an interval that holds 1"
+        lines.append(f"baseline: {base.name}, {seconds(base.step.value)} a step; {how}")
     lines += [f"{r.name}: {r.record.status}: {r.record.reason}" for r in group.rows if r.record.reason]
-    return [*lines, *group.notes]
+    return [" ".join(line.split()) for line in (*lines, *group.notes)]
 
 
-def _plain(group: Group) -> str:
-    columns = _columns(group)
-    widths = [max(len(title), *map(len, cells)) for title, cells, _ in columns]
+def terminal_width() -> int | None:
+    """How many characters standard output shows in a line; None where it is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
-    def line(cells: Sequence[str]) -> str:
-        aligned = (
-            f"{cell:<{width}}" if left else f"{cell:>{width}}"
-            for cell, width, (_, _, left) in zip(cells, widths, columns, strict=True)
-        )
-        return "  ".join(aligned).rstrip()
 
-    lines = [group.title, line([c[0] for c in columns]), line(["-" * w for w in widths])]
-    lines += [line([c[1][i] for c in columns]) for i in range(len(group.rows))]
+def _plain(group: Group, width: int | None) -> str:
+    lines = [group.title]
+    for i, columns in enumerate(_blocks(_columns(group), width)):
+        widths = [_width(column) for column in columns]
+
+        def line(cells: Sequence[str], columns: Sequence[_Column] = columns, widths: list[int] = widths) -> str:
+            aligned = (
+                f"{cell:<{size}}" if left else f"{cell:>{size}}"
+                for cell, size, (_, _, left) in zip(cells, widths, columns, strict=True)
+            )
+            return "  ".join(aligned).rstrip()
+
+        lines += [""] if i else []
+        lines += [line([title for title, _, _ in columns]), line(["-" * size for size in widths])]
+        lines += [line([cells[row] for _, cells, _ in columns]) for row in range(len(group.rows))]
     lines += [f"  {text}" for text in _legend(group)]
     return "\n".join(lines) + "\n"
+
+
+def _width(column: _Column) -> int:
+    title, cells, _ = column
+    return max(len(title), *map(len, cells))
+
+
+def _blocks(columns: Sequence[_Column], width: int | None) -> list[list[_Column]]:
+    """The columns in blocks no wider than ``width``, where a column allows it; the first column heads each."""
+    head, *rest = columns
+    blocks, used = [[head]], _width(head)
+    for column in rest:
+        if width is not None and len(blocks[-1]) > 1 and used + 2 + _width(column) > width:
+            blocks.append([head])
+            used = _width(head)
+        blocks[-1].append(column)
+        used += 2 + _width(column)
+    return blocks
 
 
 def _markdown(group: Group) -> str:
@@ -136,32 +180,17 @@ def _markdown(group: Group) -> str:
 
 
 # -- for programs -------------------------------------------------------------------------------------
-_FIELDS = (
-    "status",
-    "reason",
-    "device",
-    "device_name",
-    "items_per_s",
-    "first_step_s",
-    "warmup_overhead_s",
-    "compile_s",
-    "compile_requests",
-    "compile_hits",
-    "compile_misses",
-    "launches_per_step",
-    "achieved_tflops",
-    "mfu",
-    "mfu_reason",
-    "usd_per_step",
-    "usd_per_million_items",
-    "cost_reason",
-    "price_source",
-    "peak_memory_bytes",
-    "peak_memory_kind",
-    "correctness",
-    "correctness_detail",
-    "fingerprint",
-    "run_id",
+_FIELDS = tuple(
+    """
+    status reason device device_name chip items_per_s first_step_s warmup_overhead_s device_s
+    compile_s compile_requests compile_hits compile_misses disk_requests disk_hits disk_misses compile_scope
+    launches_per_step graphs graph_breaks cpu_fallbacks
+    model_flops achieved_tflops peak_tflops peak_source mfu mfu_reason
+    usd_per_chip_hour price_source usd_per_step usd_per_million_items cost_reason
+    peak_memory_bytes peak_memory_kind correctness correctness_detail matmul_precision
+    cache seed host cpu_model threads torch_version jax_version libtpu_version tpubench_version
+    fingerprint run_id
+    """.split()
 )
 
 
@@ -173,6 +202,7 @@ def _row_data(row: Row) -> dict[str, Any]:
         "mode": row.record.mode,
         "baseline": row.is_baseline,
         "runs": len(row.runs),
+        "runs_measured": len(row.measured),
         "step_median_s": step.value if step else None,
         "step_ci_low_s": step.low if step else None,
         "step_ci_high_s": step.high if step else None,

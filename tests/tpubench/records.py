@@ -1,5 +1,6 @@
 """Records made by hand, for tests of what reads them."""
 
+from tpubench.accounting import account
 from tpubench.record import Record, Status
 from tpubench.spec import Spec
 
@@ -44,3 +45,16 @@ def make_record(status=Status.OK, *, scale=1.0, spec=None, number=1, **fields):
         status=status,
         **{**measured, **fields},
     )
+
+
+def comparable():
+    """Torch eager at 0.1 s, embedded compile at half, embedded eager at about the same, one that cannot."""
+    return [
+        account(r)
+        for r in (
+            make_record(number=1, spec=make_spec(backend="torch", mode="eager"), compile_s=0.0),
+            make_record(scale=0.5, number=2, spec=make_spec(mode="compile"), compile_requests=100, compile_hits=97),
+            make_record(scale=1.001, number=3, spec=make_spec(mode="eager"), correctness="not checked"),
+            make_record(Status.UNSUPPORTED, number=4, spec=make_spec(mode="eager-fused"), reason="not built yet"),
+        )
+    ]

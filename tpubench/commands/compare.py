@@ -15,7 +15,7 @@ def compare(files: list[str], baseline: str | None, fmt: str, plot: Path | None,
     """Print the comparison of the records in ``files``; returns the exit code."""
     from tpubench.compare import Comparison
     from tpubench.store import read_many
-    from tpubench.table import render
+    from tpubench.table import render, terminal_width
 
     if fmt not in FORMATS:
         raise UnknownName("format", fmt, FORMATS)
@@ -26,7 +26,7 @@ def compare(files: list[str], baseline: str | None, fmt: str, plot: Path | None,
     if not records:
         return 2
     comparison = Comparison.of([account(record, given) for record in records], baseline)
-    typer.echo(render(comparison, fmt), nl=False)
+    typer.echo(render(comparison, fmt, terminal_width()), nl=False)
     if plot is not None:
         from tpubench.plot import save
 
