@@ -71,8 +71,8 @@ class Record:
     step_median_s: float | None = None
     step_ci_low_s: float | None = None  # 95 % confidence interval of the median
     step_ci_high_s: float | None = None
-    device_s: float | None = None  # a step's device time, from a trace
-    device_s_reason: str | None = None
+    device_s: float | None = None  # a step's time with an op running, from a short trace after the timed steps
+    device_s_reason: str | None = None  # what it was taken from, or why there is none
     item: str | None = None  # what throughput counts: image, token, sample
     items_per_step: float | None = None
     items_per_s: float | None = None

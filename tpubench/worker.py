@@ -45,7 +45,8 @@ def main() -> None:
         if "trace" in request:
             emit({"event": "trace", "path": str(_trace(request, emit))})
         else:
-            emit({"event": "record", "fields": _run(Spec.from_dict(request["run"]), emit)})
+            scratch = Path(request["cache_dir"])
+            emit({"event": "record", "fields": _run(Spec.from_dict(request["run"]), scratch, emit)})
     except BaseException as error:
         traceback.print_exc()
         emit({"event": "error", **failure(error)})
@@ -99,7 +100,7 @@ def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any]:
     return workload, backend, step, backend.prepare(step, spec.mode)
 
 
-def _run(spec: Spec, emit: Emit) -> dict[str, Any]:
+def _run(spec: Spec, scratch: Path, emit: Emit) -> dict[str, Any]:
     from tpubench.check import MISMATCHED, check
     from tpubench.measure import LOSSES, measure
 
@@ -119,13 +120,14 @@ def _run(spec: Spec, emit: Emit) -> dict[str, Any]:
         "launches_per_step": samples.launches_per_step,
         "item": workload.item,
         "items_per_step": float(workload.items(spec.size, spec.phase, spec.batch, spec.seq_len)),
-        "device_s_reason": "no trace was taken of this run: tpubench trace",
         "warnings": [],
         **_of_backend(backend),
         **_memory(backend),
         **machine.describe(),
         "tpubench_version": __version__,
     }
+    emit({"event": "phase", "name": "device time"})
+    fields |= _device_time(backend, run, scratch)
     emit({"event": "phase", "name": "count"})
     _count(workload, spec, fields)
     emit({"event": "phase", "name": "check"})
@@ -171,6 +173,28 @@ def _memory(backend: Any) -> dict[str, Any]:
     if stats:
         return {"peak_memory_bytes": stats["peak_bytes"], "peak_memory_kind": stats["kind"]}
     return {"peak_memory_bytes": machine.peak_rss_bytes(), "peak_memory_kind": "host-rss"}
+
+
+#: Steps of the short trace from which the device time is taken, after the timed ones.
+_TRACED = 3
+
+
+def _device_time(backend: Any, run: Callable[[], Any], scratch: Path) -> dict[str, Any]:
+    """The time a step in which at least one op ran, from a trace of its own."""
+    try:
+        from tpubench.trace.summary import summarize
+
+        summary = summarize(backend.trace(scratch, "device-time", _TRACED, run))
+    except Exception as error:
+        # The wall-clock times stand without it.
+        traceback.print_exc()
+        return {"device_s_reason": f"no trace: {type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+    plane = next((p for p in summary.planes if p.is_device), summary.planes[0])
+    what = "" if plane.is_device else ", whose threads run the ops"
+    return {
+        "device_s": plane.busy_ns / 1e9 / summary.steps,
+        "device_s_reason": f"mean of {summary.steps} traced steps: when an op ran on {plane.name}{what}",
+    }
 
 
 def _count(workload: Any, spec: Spec, fields: dict[str, Any]) -> None:

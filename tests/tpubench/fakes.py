@@ -31,6 +31,11 @@ class Fake(Native):
     def compile_count(self):
         return self.compiled
 
+    def trace(self, directory, run, steps, step):
+        if WORKLOAD.size == "untraceable":
+            raise RuntimeError("no profiler here")
+        return super().trace(directory, run, steps, step)
+
     def prepare(self, step, mode):
         run = super().prepare(step, "eager")
         calls = 0
@@ -61,7 +66,7 @@ class Load:
         name: Size(name, batch=4)
         for name in (
             "tiny", "small", "full", "hangs", "dies", "segfaults", "oom", "raises", "prints", "unsupported",
-            "always-compiles", "recompiles", "wrong", "nan", "slow", "spawns",
+            "always-compiles", "recompiles", "wrong", "nan", "slow", "spawns", "untraceable",
         )
     }
 

@@ -62,8 +62,15 @@ def test_a_good_cell():
     assert record.items_per_step == 4 and record.item == "sample"
     assert record.peak_memory_bytes > 10**7 and record.peak_memory_kind == "host-rss"
     assert record.torch_version and record.cpu_count and record.host and record.created.endswith("Z")
-    assert [e["name"] for e in events if e["event"] == "phase"] == ["build", "measure", "count", "check"]
+    assert [e["name"] for e in events if e["event"] == "phase"] == ["build", "measure", "device time", "count", "check"]
     assert record.spec == spec()
+    assert 0 < record.device_s < 1 and "3 traced steps" in record.device_s_reason
+
+
+def test_a_run_that_cannot_be_traced_keeps_its_times():
+    record, _ = run("untraceable")
+    assert record.status == "ok" and record.device_s is None
+    assert record.device_s_reason == "no trace: RuntimeError: no profiler here"
 
 
 def test_inference_is_checked_by_its_output():
