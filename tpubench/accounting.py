@@ -59,12 +59,12 @@ def account(record: Record, given: Assumptions | None = None) -> Record:
 def pooled(records: Sequence[Record], step: Interval) -> Record:
     """The accounted runs of one cell as one row, whose step time is ``step``; the rest is the last run's.
 
-    First step, warm-up and compile times are medians over the runs; throughput, MFU and cost are those
+    First step, warm-up, device and compile times are medians over the runs; throughput, MFU and cost are those
     of ``step``.
     """
     row = dataclasses.replace(records[-1])
     last, row.step_median_s, row.step_ci_low_s, row.step_ci_high_s = row.step_median_s, step.value, step.low, step.high
-    for name in ("first_step_s", "warmup_overhead_s", "compile_s"):
+    for name in ("first_step_s", "warmup_overhead_s", "device_s", "compile_s"):
         known = [value for r in records if (value := getattr(r, name)) is not None]
         setattr(row, name, statistics.median(known) if known else None)
     if last:

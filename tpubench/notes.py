@@ -50,6 +50,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return [
         *_differences(measured),
         *(line for row in measured for line in _doubts(row)),
+        *_shared(measured, "device_s_reason", "device time"),
         *_shared(measured, "mfu_reason", "no MFU"),
         *_shared(measured, "peak_source", "peak"),
         *_shared(measured, "cost_reason", "no cost"),

@@ -96,7 +96,9 @@ def _columns(group: Group) -> list[_Column]:
         ("x baseline [95% CI]", [_ratio(r) for r in rows], True),
         ("runs", of(lambda r: str(len(r.measured)) if several else NOTHING), False),
         (f"{item}s/s", of(lambda r: _rate(r.record.items_per_s)), False),
+        ("device ms", of(lambda r: _number(_milli(r.record.device_s), ".4g")), False),
         ("first step s", of(lambda r: _number(r.record.first_step_s)), False),
+        ("warm-up s", of(lambda r: _number(r.record.warmup_overhead_s)), False),
         ("compile s", of(lambda r: _number(r.record.compile_s)), False),
         ("cache hits", of(lambda r: _share(r.hit_rate)), False),
         ("launches/step", of(lambda r: _rate(r.record.launches_per_step)), False),
@@ -108,6 +110,10 @@ def _columns(group: Group) -> list[_Column]:
     ]
     kept = {"cell", "step ms [95% CI]", "x baseline [95% CI]", "MFU", "USD/step"}
     return [c for c in columns if c[0] in kept or any(v != NOTHING for v in c[1])]
+
+
+def _milli(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
 
 
 def _mib(size: int | None) -> float | None:
@@ -194,6 +200,12 @@ _FIELDS = tuple(
 )
 
 
+def _withheld(row: Row, field: str) -> Any:
+    """``field`` of a row; null where it is a number of a row whose numbers may not be compared."""
+    value = getattr(row.record, field)
+    return value if row.step is not None or isinstance(value, str) or field in ("seed", "threads") else None
+
+
 def _row_data(row: Row) -> dict[str, Any]:
     step, ratio = row.step, row.ratio
     return {
@@ -211,7 +223,7 @@ def _row_data(row: Row) -> dict[str, Any]:
         "ratio_ci_high": ratio.high if ratio else None,
         "undecided": row.undecided,
         "hit_rate": row.hit_rate,
-        **{name: getattr(row.record, name) for name in _FIELDS},
+        **{name: _withheld(row, name) for name in _FIELDS},
     }
 
 

@@ -28,7 +28,8 @@ def several():
         yield make_record(number=n, spec=compiled, scale=scale, **tpu, **cache)
     yield make_record(
         number=5, scale=1.001, spec=eager, **tpu, compile_s=1.0, compile_requests=500, compile_hits=450,
-        launches_per_step=210.0, cpu_fallbacks=3, cpu_fallback_ops=["aten::nonzero"], compile_scope="op",
+        launches_per_step=210.0, device_s=0.0912, device_s_reason="mean of 3 traced steps",
+        cpu_fallbacks=3, cpu_fallback_ops=["aten::nonzero"], compile_scope="op",
         correctness="not checked", correctness_detail=None,
     )  # fmt: skip
     yield make_record(Status.OOM, number=6, spec=fused, reason="the device has 16 GiB, the program needs 17.2 GiB")
@@ -119,6 +120,13 @@ def test_a_table_too_wide_for_the_terminal_is_broken_and_nothing_is_cut():
 
 def test_a_column_wider_than_the_terminal_is_shown_all_the_same():
     assert "50.00 [49.50, 50.50]" in render(Comparison.of(rows()), "table", 10)
+
+
+def test_numbers_of_a_row_that_is_not_ok_are_null_for_programs_too():
+    bad = account(make_record(Status.RECOMPILED, compile_s=3.0, device_s=1.0, reason="why"))
+    (row,) = json.loads(render(Comparison.of([bad]), "json"))[0]["rows"]
+    numbers = {k for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    assert numbers == {"runs", "runs_measured", "seed"} and row["reason"] == "why"
 
 
 def test_large_rates_have_no_exponent():
