@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Any
 
-from tpubench.compare import Comparison, Group
+from tpubench.compare import Comparison, Group, Row
 from tpubench.errors import BadValue, NothingToCompare, UnwritableDirectory
+from tpubench.stats import Interval
+from tpubench.table import seconds
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
 _MEASURED, _BASELINE, _FAILED = "#2f6f9f", "#6b7280", "#b03a2e"
+#: More rows and panels than these are no picture any more; it says how many it leaves to the table.
+_MOST_ROWS, _MOST_PANELS = 40, 12
+#: Of a failed row's reason; the table has all of it.
+_MOST_CHARACTERS = 88
+#: From here on the slowest row would leave the fastest no length to see.
+_LOGARITHMIC_FROM = 20.0
 
 
 def save(comparison: Comparison, path: Path) -> None:
@@ -31,13 +40,17 @@ def save(comparison: Comparison, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    heights = [1.1 + 0.42 * len(g.rows) for g in groups]
+    left_out = len(groups) - _MOST_PANELS
+    groups = groups[:_MOST_PANELS]
+    heights = [1.1 + 0.42 * min(len(g.rows), _MOST_ROWS) for g in groups]
     figure, axes = pyplot.subplots(
         len(groups), 1, figsize=(8.5, sum(heights)), squeeze=False,
         gridspec_kw={"height_ratios": heights}, layout="constrained",
     )  # fmt: skip
     for axis, group in zip(axes[:, 0], groups, strict=True):
         _panel(axis, group)
+    if left_out > 0:
+        figure.supxlabel(f"{left_out} more pieces of work are in the table", fontsize=9)
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
@@ -47,41 +60,48 @@ def save(comparison: Comparison, path: Path) -> None:
 
 
 def _panel(axis: Any, group: Group) -> None:
-    base = group.baseline
-    measured = [r.step.value * 1e3 for r in group.rows if r.step is not None]
-    logarithmic = max(measured) > 20 * min(measured)
+    rows = group.rows[:_MOST_ROWS]
+    measured = [r.step.value for r in rows if r.step is not None]
+    logarithmic = max(measured) > _LOGARITHMIC_FROM * min(measured)
     if logarithmic:
         axis.set_xscale("log")
-    names = []
-    for place, row in enumerate(group.rows):
-        names.append(row.name)
+    for place, row in enumerate(rows):
         if row.step is None:
-            text = f"{row.record.status}: {row.record.reason or ''}"
-            axis.text(0.01, place, text[:90], color=_FAILED, va="center", fontsize=8,
-                      transform=axis.get_yaxis_transform())  # fmt: skip
-            continue
-        value = row.step.value * 1e3
-        low = value if row.step.low is None else row.step.low * 1e3
-        high = value if row.step.high is None else row.step.high * 1e3
-        colour = _BASELINE if row.is_baseline else _MEASURED
-        if logarithmic:  # a bar has no honest length without a zero
-            axis.plot(value, place, "o", color=colour)
+            text = " ".join(f"{row.record.status}: {row.record.reason or ''}".split())
+            axis.text(0.01, place, textwrap.shorten(text, _MOST_CHARACTERS, placeholder=" ..."), color=_FAILED,
+                      va="center", fontsize=8, transform=axis.get_yaxis_transform())  # fmt: skip
         else:
-            axis.barh(place, value, height=0.6, color=colour)
-        axis.errorbar(value, place, xerr=[[value - low], [high - value]], color="black", capsize=3, linewidth=1)
-        ratio = ""
-        if row.ratio is not None and not row.is_baseline:
-            ratio = f"  {'~' if row.undecided else ''}{row.ratio.value:.3g} x"
-        axis.annotate(f"{value:.4g} ms{ratio}", (high, place), xytext=(6, 0), textcoords="offset points",
-                      va="center", fontsize=8)  # fmt: skip
-    axis.set_yticks(range(len(names)), names, fontsize=9)
-    axis.set_ylim(len(names) - 0.4, -0.6)
+            _mark(axis, place, row, row.step, logarithmic)
+    axis.set_yticks(range(len(rows)), [r.name for r in rows], fontsize=9)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
     if logarithmic:
-        axis.set_xlim(min(measured) / 2, max(measured) * 6)
+        axis.set_xlim(min(measured) * 1e3 / 2, max(measured) * 1e3 * 6)
     else:
-        axis.set_xlim(0, max(measured) * 1.32)
-    against = f", x is the ratio to {base.name}" if base is not None else ""
-    axis.set_xlabel(f"median step time, ms (95 % interval{against})", fontsize=9)
-    axis.set_title(group.title, fontsize=10, loc="left")
+        axis.set_xlim(0, max(measured) * 1e3 * 1.32)
+    scale = "ms, logarithmic" if logarithmic else "ms"
+    axis.set_xlabel(f"step time, {scale}: median and its 95 % interval", fontsize=9)
+    more = len(group.rows) - len(rows)
+    title = f"{group.title}{f' ({more} more rows are in the table)' if more > 0 else ''}"
+    axis.set_title(title, fontsize=10, loc="left")
     axis.spines[["top", "right"]].set_visible(False)
+    axis.set_axisbelow(True)
     axis.grid(axis="x", alpha=0.25)
+
+
+def _mark(axis: Any, place: int, row: Row, step: Interval, logarithmic: bool) -> None:
+    """A row's bar or dot, its interval and its label."""
+    value, colour = step.value * 1e3, _BASELINE if row.is_baseline else _MEASURED
+    low, high = (value if end is None else end * 1e3 for end in (step.low, step.high))
+    if logarithmic:  # a bar has no honest length without a zero
+        axis.plot(value, place, "o", color=colour)
+    else:
+        axis.barh(place, value, height=0.6, color=colour)
+    if low < high:
+        axis.errorbar(value, place, xerr=[[value - low], [high - value]], color="black", capsize=3, linewidth=1)
+    against = ""
+    if row.is_baseline:
+        against = "  baseline"
+    elif row.ratio is not None:
+        against = f"  {'~' if row.undecided else ''}{row.ratio.value:.3g} x"
+    axis.annotate(f"{seconds(step.value)}{against}", (high, place), xytext=(6, 0), textcoords="offset points",
+                  va="center", fontsize=8)  # fmt: skip
