@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,15 +50,29 @@ def median_ci(samples: Samples, confidence: float = CONFIDENCE) -> Interval:
     if not samples:
         raise ValueError("a median takes at least one sample")
     ordered = np.sort(np.asarray(samples, dtype=np.float64))
-    n = len(ordered)
-    tail, rank = 0.0, 0
-    # The largest rank k with P(fewer than k below the median) <= (1 - confidence) / 2.
-    while (tail := tail + math.comb(n, rank) * 0.5**n) <= (1 - confidence) / 2:
-        rank += 1
-    value = float(np.median(ordered))
+    rank = _rank(len(ordered), confidence)
     if rank == 0:
-        return Interval(value, None, None)
-    return Interval(value, float(ordered[rank - 1]), float(ordered[n - rank]))
+        return Interval(_middle(ordered), None, None)
+    return Interval(_middle(ordered), float(ordered[rank - 1]), float(ordered[len(ordered) - rank]))
+
+
+@functools.lru_cache(maxsize=256)
+def _rank(n: int, confidence: float) -> int:
+    """The largest rank k with P(fewer than k of n below the median) <= (1 - confidence) / 2; 0: there is none."""
+    tail, rank = 0.0, 0
+    while True:
+        # In logarithms: from about a thousand samples on the binomial coefficient is no float.
+        chosen = math.lgamma(n + 1) - math.lgamma(rank + 1) - math.lgamma(n - rank + 1)
+        tail += math.exp(chosen - n * math.log(2))
+        if tail > (1 - confidence) / 2:
+            return rank
+        rank += 1
+
+
+def _middle(ordered: npt.NDArray[np.float64]) -> float:
+    """The median of sorted samples."""
+    n = len(ordered)
+    return float(ordered[(n - 1) // 2] + ordered[n // 2]) / 2
 
 
 @functools.lru_cache(maxsize=64)
@@ -98,7 +113,7 @@ def pooled_median(runs: Runs) -> float:
     """
     if not runs or not all(len(run) for run in runs):
         raise ValueError("a median takes at least one sample of each run")
-    return float(np.median([np.median(run) for run in runs]))
+    return statistics.median(statistics.median(run) for run in runs)
 
 
 def pooled_median_ci(runs: Runs, confidence: float = CONFIDENCE, seed: int = 0) -> Interval:

@@ -1,5 +1,8 @@
 """Statistics: known answers, properties, and coverage on samples whose truth is known."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +18,20 @@ def test_the_interval_of_a_median_is_between_order_statistics():
     # Tables of the sign test's interval: n = 10 gives ranks 2 and 9, n = 30 ranks 10 and 21.
     assert median_ci(list(range(1, 11))) == Interval(5.5, 2, 9)
     assert median_ci(list(range(1, 31))) == Interval(15.5, 10, 21)
+
+
+@pytest.mark.parametrize("n", [6, 7, 29, 100, 501, 1000])
+def test_the_interval_is_the_narrowest_that_is_sure_enough(n):
+    low = int(median_ci(list(range(1, n + 1))).low)
+    outside = [2 * Fraction(sum(math.comb(n, k) for k in range(rank)), 2**n) for rank in (low, low + 1)]
+    assert outside[0] <= Fraction(5, 100) < outside[1]
+
+
+def test_many_samples_have_an_interval():
+    # The normal approximation of the binomial: n / 2 -+ 1.96 sqrt(n) / 2.
+    assert median_ci(list(range(1, 40_001))) == Interval(
+        20000.5, pytest.approx(19804, abs=2), pytest.approx(20196, abs=2)
+    )
 
 
 def test_five_samples_have_no_95_percent_interval_and_six_do():
