@@ -65,6 +65,6 @@ def _measure(specs: list[Spec], out: Path, timeout: float, given: Assumptions) -
 
 def _print_summary(records: list[Record]) -> None:
     from tpubench.compare import Comparison
-    from tpubench.table import render
+    from tpubench.table import render, terminal_width
 
-    typer.echo(render(Comparison.of(records), "table"), nl=False)
+    typer.echo(render(Comparison.of(records), "table", terminal_width()), nl=False)
