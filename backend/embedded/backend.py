@@ -28,6 +28,7 @@ class Embedded:
 
     def __init__(self) -> None:
         self._mode = "eager"
+        self._trains = True
 
     def modes(self) -> Mapping[str, str | None]:
         """Every mode by name, with None where it can run here, else the reason why not."""
@@ -82,6 +83,7 @@ class Embedded:
 
     def prepare(self, step: Step, mode: str) -> Callable[[], torch.Tensor]:
         """A function that runs one whole step; in compile mode forward, backward and optimizer are compiled."""
+        self._trains = step.optimizer is not None
         if mode != "compile":
             return step_function(step)
         import torch
@@ -125,13 +127,14 @@ class Embedded:
         from backend.embedded.cache import COUNTERS
 
         compiled = self._mode == "compile"
+        scope = "forward+loss, backward, optimizer: a program each" if self._trains else "forward"
         return {
             "launches": COUNTERS.launches,
             "graphs": COUNTERS.graphs if compiled else None,
             "graph_breaks": dynamo.graph_breaks() if compiled else None,
             "cpu_fallbacks": sum(COUNTERS.cpu_fallbacks.values()),
             "cpu_fallback_ops": sorted(COUNTERS.cpu_fallbacks),
-            "compile_scope": "forward+loss, backward, optimizer: a program each" if compiled else "op",
+            "compile_scope": scope if compiled else "op",
         }
 
     def memory_stats(self) -> dict[str, Any]:
