@@ -143,7 +143,7 @@ def capture(spec: Spec, directory: Path, run_name: str, steps: int, *, timeout: 
             worker.kill()
             raise WorkerFailed(f"no trace of {spec.label} after {timeout:g} s", "raise --timeout") from None
         if final is not None and final["event"] == "trace":
-            return Path(final["path"])
+            return directory / Path(final["path"]).relative_to(directory.resolve())
         failed = final or _death(worker.returncode(), worker.tail())
         raise WorkerFailed(f"no trace of {spec.label}", str(failed["reason"]))
 

@@ -135,6 +135,7 @@ def test_the_summary_reads_well_in_every_format(write):
         ("aten::addmm", "", "matmul"),
         ("aten::copy_", "", "copy"),
         ("reduce-window.1", "jit_f", "reduction"),
+        ("ynn_fusion.62", "jit_forward_0", "library"),
         ("thing", "", "other"),
     ],
 )

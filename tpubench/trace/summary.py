@@ -15,6 +15,8 @@ Span = tuple[float, float]
 
 #: Category by what the name of an op or its program says, first match.
 _CATEGORIES = (
+    # XLA's CPU compiler hands matrix products, reductions and what surrounds them to a library.
+    ("library", r"ynn_fusion"),
     ("collective", r"all-?reduce|all-?gather|reduce-?scatter|all-?to-?all|collective|nccl"),
     ("convolution", r"conv"),
     ("matmul", r"\bdot\b|dot[._]|matmul|gemm|addmm|\bb?mm\b|_mm\b|linear|attention"),
