@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from tpubench.errors import BadValue, TpubenchError, UnknownName
 from tpubench.spec import Spec
@@ -13,6 +13,8 @@ from tpubench.spec import Spec
 if TYPE_CHECKING:
     from backend.protocol import Backend
     from workloads.protocol import Workload
+
+T = TypeVar("T")
 
 #: Every spelling of a dtype, and what torch calls it.
 DTYPES = {
@@ -60,12 +62,7 @@ def load_workload(name: str) -> Workload:
     """
     from workloads import registry
 
-    try:
-        return registry.load(name)
-    except registry.UnknownWorkload as error:
-        raise UnknownName("workload", name, error.offered) from None
-    except registry.BrokenWorkload as error:
-        raise BrokenPlugin(str(error), "repair or uninstall the package that announces it") from error
+    return _loaded("workload", name, registry.load, registry.UnknownWorkload, registry.BrokenWorkload)
 
 
 def load_backend(name: str) -> Backend:
@@ -77,11 +74,16 @@ def load_backend(name: str) -> Backend:
     """
     from backend import registry
 
+    return _loaded("backend", name, registry.load, registry.UnknownBackend, registry.BrokenBackend)
+
+
+def _loaded(kind: str, name: str, load: Callable[[str], T], unknown: type[LookupError], broken: type[ImportError]) -> T:
+    """What ``load(name)`` gives; the two layers' errors become ours."""
     try:
-        return registry.load(name)
-    except registry.UnknownBackend as error:
-        raise UnknownName("backend", name, error.offered) from None
-    except registry.BrokenBackend as error:
+        return load(name)
+    except unknown as error:
+        raise UnknownName(kind, name, error.offered) from None  # type: ignore[attr-defined]
+    except broken as error:
         raise BrokenPlugin(str(error), "repair or uninstall the package that announces it") from error
 
 
