@@ -76,13 +76,23 @@ _UNARY_FLOAT: dict[str, Function] = {
     "atanh": jnp.arctanh,
     "sigmoid": jax.nn.sigmoid,
     "lgamma": special.gammaln,
-    "digamma": special.digamma,
+    # At zero the limit from the side of its sign, as PyTorch has it; jax gives a NaN there.
+    "digamma": lambda x: jnp.where(x == 0, jnp.copysign(jnp.inf, -x), special.digamma(x)),
 }
+
+
+def _sign(x: jax.Array) -> jax.Array:
+    if x.dtype == jnp.bool_:
+        return x
+    # PyTorch compares with zero: a NaN is neither above nor below.
+    return jnp.where(jnp.isnan(x), jnp.zeros_like(x), jnp.sign(x)) if jnp.isrealobj(x) else jnp.sign(x)
+
+
 _UNARY: dict[str, Function] = {
     "neg": jnp.negative,
     "abs": jnp.abs,
-    "sign": jnp.sign,
-    "sgn": jnp.sign,
+    "sign": _sign,
+    "sgn": _sign,
     "floor": lambda x: x if is_integer(x) else jnp.floor(x),
     "ceil": lambda x: x if is_integer(x) else jnp.ceil(x),
     "trunc": lambda x: x if is_integer(x) else jnp.trunc(x),
@@ -177,7 +187,25 @@ def power(a: Any, b: Any) -> jax.Array:
         return promoted(lambda x, _: x * x * x)(a, b)
     if is_number(b) and b == 0.5:
         return promoted(lambda x, _: jnp.sqrt(x))(a, b)
-    return promoted(jnp.power)(a, b)
+    return promoted(_power)(a, b)
+
+
+def _power(a: jax.Array, b: jax.Array) -> jax.Array:
+    if not is_integer(a) or a.dtype == jnp.bool_:
+        return jnp.power(a, b)
+    a, b = jnp.broadcast_arrays(a, b)
+    # A negative exponent of an integer leaves 1, -1 or nothing.
+    sign = jnp.where(b % 2 == 0, jnp.ones_like(a), -jnp.ones_like(a))
+    inverse = jnp.where(a == 1, jnp.ones_like(a), jnp.where(a == -1, sign, jnp.zeros_like(a)))
+
+    def square(_: int, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        power, base, exponent = state
+        return jnp.where(exponent % 2 == 1, power * base, power), base * base, exponent // 2
+
+    # By squaring, over every bit: what overflows wraps, as in PyTorch. jnp.power stops after six bits.
+    bits = jnp.iinfo(a.dtype).bits
+    power, _, _ = lax.fori_loop(0, bits, square, (jnp.ones_like(a), a, jnp.maximum(b, 0)))
+    return jnp.where(b < 0, inverse, power)
 
 
 _BINARY: dict[str, Function] = {
