@@ -146,6 +146,9 @@ def _register_kernels() -> None:
                 found = kernel_of(form)
                 if found is not None:
                     register(form, found)
+        for key in ("Conjugate", "Negative"):
+            # Copying is how PyTorch carries a noted conjugation out: it must not ask for that in turn.
+            library.impl("_copy_from", torch.library.fallthrough_kernel, key)
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(fallback, "PrivateUse1")
     _libraries.extend((library, everything))

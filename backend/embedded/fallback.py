@@ -14,7 +14,7 @@ import torch
 from backend.embedded.buffer import buffer_of, is_dense
 from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
-from backend.embedded.dispatch import Op
+from backend.embedded.dispatch import TAKES_NOTES, Op, resolved
 from backend.embedded.errors import OpNotLowered
 from backend.embedded.lower import TABLE
 from backend.embedded.lower.table import takes_tensors
@@ -72,6 +72,14 @@ def written_forms(op: torch._ops.OpOverload) -> Iterator[torch._ops.OpOverload]:
 
 def kernel_of(op: torch._ops.OpOverload) -> Kernel | None:
     """A kernel for ``op`` by its lowering or its decomposition, None where it has neither."""
+    run = _kernel_of(op)
+    if run is None or op._schema.name.split("::")[1].removesuffix("_") not in TAKES_NOTES:
+        return run
+    plain, kept = run, int(op._schema.is_mutable)  # what is written is no copy of it
+    return lambda *args, **kwargs: plain(*args[:kept], *map(resolved, args[kept:]), **kwargs)
+
+
+def _kernel_of(op: torch._ops.OpOverload) -> Kernel | None:
     if not op._schema.is_mutable:
         return _functional(Op(op)) if has_lowering(op) else None
     functional = functional_form(op)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, size_storage, wrap
-from backend.embedded.dispatch import Op
+from backend.embedded.dispatch import Op, resolved
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.program import number_array
@@ -98,6 +98,18 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return aten.unfold.default.redispatch(_CPU, size_storage(x), dimension, size, step)
 
 
+@kernel(aten.view_as_real.default)
+def view_as_real(x: Tensor) -> Tensor:
+    """Complex numbers as pairs, (..., 2)."""
+    return aten.view_as_real.default.redispatch(_CPU, size_storage(x))
+
+
+@kernel(aten.view_as_complex.default)
+def view_as_complex(x: Tensor) -> Tensor:
+    """Pairs, (..., 2), as complex numbers."""
+    return aten.view_as_complex.default.redispatch(_CPU, size_storage(x))
+
+
 @kernel(aten.set_.source_Storage_storage_offset)
 def set_storage(x: Tensor, source: Any, storage_offset: int, size: Any, stride: Any = ()) -> Tensor:
     """``x`` becomes a window on ``source``."""
@@ -156,6 +168,7 @@ def _fills_storage(x: Tensor) -> bool:
 @kernel(aten._copy_from.default)
 def copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     """``target`` takes the values of ``source``: host to device, device to host, or on the device."""
+    source = resolved(source)
     if source.device.type == "cpu":
         values = source.to(target.dtype).expand(target.shape)
         array = jax.device_put(to_numpy(values))

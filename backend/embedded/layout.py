@@ -97,6 +97,11 @@ def _flat(buffer: jax.Array, dtype: np.dtype) -> jax.Array:
     flat = buffer.reshape(-1)
     if flat.dtype == dtype:
         return flat
+    complex_to_real = jnp.issubdtype(flat.dtype, jnp.complexfloating)
+    if complex_to_real and flat.real.dtype == dtype:
+        return jnp.stack([flat.real, flat.imag], axis=-1).reshape(-1)
+    if jnp.issubdtype(dtype, jnp.complexfloating) and not complex_to_real:
+        return lax.complex(flat[0::2], flat[1::2])
     ratio = flat.dtype.itemsize / np.dtype(dtype).itemsize
     if ratio < 1:
         flat = flat.reshape(-1, round(1 / ratio))

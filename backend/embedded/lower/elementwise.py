@@ -97,6 +97,7 @@ _UNARY: dict[str, Function] = {
     "ceil": lambda x: x if is_integer(x) else jnp.ceil(x),
     "trunc": lambda x: x if is_integer(x) else jnp.trunc(x),
     "round": lambda x: x if is_integer(x) else jnp.round(x),
+    "_conj_physical": jnp.conj,
     "frac": lambda x: x - jnp.trunc(x),
     "bitwise_not": jnp.invert,
 }

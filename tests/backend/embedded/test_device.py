@@ -211,6 +211,19 @@ def test_autograd_records_and_replays():
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
 
 
+def test_conjugation_and_negation_that_are_only_noted():
+    def program(device):
+        z = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex128, device=device)
+        noted = z.conj()
+        both_noted = noted.imag
+        view = torch.view_as_real(noted.resolve_conj())
+        z[0] = 5 + 6j
+        product = torch.dot(noted, z), noted[None] @ z[:, None], torch.conj_physical(noted)
+        return noted.clone(), noted * 2, both_noted.clone(), both_noted + 1, view, product
+
+    same(program)
+
+
 def test_hooks_and_checkpointing():
     def program(device):
         seen = []
