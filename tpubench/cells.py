@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tpubench.errors import BadValue, TpubenchError, UnknownName
+from tpubench.failure import one_line
 from tpubench.spec import Spec
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ DTYPES = {
     "f16": "float16",
     "fp16": "float16",
 }
+
+_REPAIR = "repair or uninstall the package that announces it"
+#: What a column of whole numbers holds, and a seed of torch's.
+_LARGEST = 2**63 - 1
 
 
 class BrokenPlugin(TpubenchError):
@@ -70,11 +75,17 @@ def load_backend(name: str) -> Backend:
 
     Raises:
         UnknownName: nobody offers it.
-        BrokenPlugin: it does not import.
+        BrokenPlugin: it does not import, or fails when asked what it can do.
     """
     from backend import registry
 
-    return _loaded("backend", name, registry.load, registry.UnknownBackend, registry.BrokenBackend)
+    backend = _loaded("backend", name, registry.load, registry.UnknownBackend, registry.BrokenBackend)
+    try:
+        backend.modes(), backend.devices()
+    except Exception as error:
+        why = f"the backend '{name}' cannot say what it does: {type(error).__name__}: {one_line(error)}"
+        raise BrokenPlugin(why, _REPAIR) from error
+    return backend
 
 
 def _loaded(kind: str, name: str, load: Callable[[str], T], unknown: type[LookupError], broken: type[ImportError]) -> T:
@@ -84,7 +95,7 @@ def _loaded(kind: str, name: str, load: Callable[[str], T], unknown: type[Lookup
     except unknown as error:
         raise UnknownName(kind, name, error.offered) from None  # type: ignore[attr-defined]
     except broken as error:
-        raise BrokenPlugin(str(error), "repair or uninstall the package that announces it") from error
+        raise BrokenPlugin(str(error), _REPAIR) from error
 
 
 def _listed(option: str, text: str) -> list[str]:
@@ -107,15 +118,16 @@ def _batches(text: str | None, default: int) -> list[int]:
         return [default]
     batches = []
     for word in _listed("--batch", text):
-        if not word.isascii() or not word.isdigit() or int(word) < 1:
-            raise BadValue("--batch", word, "give whole numbers of 1 or more")
+        # Python reads no integer of more than 4300 digits.
+        if not word.isascii() or not word.isdigit() or len(word) > 19 or not 1 <= int(word) <= _LARGEST:
+            raise BadValue("--batch", word, "give whole numbers of 1 or more, below 2**63")
         batches.append(int(word))
     return batches
 
 
-def default_size(device: str) -> str:
-    """``small`` on a CPU, the published size elsewhere."""
-    return "small" if device == "cpu" else "full"
+def default_size(device: str, workload: Workload) -> str:
+    """``small`` on a CPU, the published size elsewhere, where the workload has one."""
+    return "full" if device != "cpu" and "full" in workload.sizes else "small"
 
 
 def cells(asked: Asked) -> list[Spec]:
@@ -134,13 +146,14 @@ def cells(asked: Asked) -> list[Spec]:
     devices = _chosen("--device", "device", asked.device, sorted({d for b in backends for d in b.devices()}))
     phases = _chosen("--phase", "phase", asked.phase, workload.phases)
     dtypes = [DTYPES[d] for d in _chosen("--dtype", "dtype", asked.dtype, list(DTYPES))]
-    if asked.steps < 1:
-        raise BadValue("--steps", asked.steps, "give at least 1; 30 make a 95 % interval worth having")
-    if asked.seed < 0:
-        raise BadValue("--seed", asked.seed, "give 0 or more")
+    if not 1 <= asked.steps <= _LARGEST:
+        raise BadValue("--steps", asked.steps, "give 1 or more, below 2**63; 30 make a 95 % interval worth having")
+    if not 0 <= asked.seed <= _LARGEST:
+        raise BadValue("--seed", asked.seed, "give 0 or more, below 2**63")
     found = []
     for device in devices:
-        sizes = _chosen("--size", "size", asked.size or default_size(device), list(workload.sizes))
+        default = default_size(device, workload)
+        sizes = _chosen("--size", "size", default if asked.size is None else asked.size, list(workload.sizes))
         for size in sizes:
             batches = _batches(asked.batch, workload.sizes[size].batch)
             for phase, dtype, batch, name, mode in itertools.product(phases, dtypes, batches, names, modes):

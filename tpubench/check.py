@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
 MATCHED, MISMATCHED, NOT_CHECKED = "matched", "mismatched", "not checked"
 
-#: How far apart, relative to the reference, the first loss may be. float32 covers the order of sums
-#: in a network of some fifty layers; the half dtypes round every operation to 8 and 11 bits.
+#: How far apart the first loss may be, relative to the reference, and any element of an output, relative
+#: to the reference's largest. float32 covers the order of sums in a network of some fifty layers; the
+#: half dtypes round every operation to 8 and 11 bits.
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
+#: Stands for a reference of zero, which nothing is relative to.
+_TINY = 1e-30
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,40 +66,51 @@ def _reference(workload: Workload, spec: Spec, dtype: str) -> tuple[list[float],
 
 
 def _apart(value: float, reference: float) -> float:
-    if value == reference or (math.isnan(value) and math.isnan(reference)):
+    """How far apart, relative to the reference: infinitely where one alone is finite."""
+    if not (math.isfinite(value) or math.isfinite(reference)):
         return 0.0
     if not (math.isfinite(value) and math.isfinite(reference)):
         return math.inf
-    return abs(value - reference) / max(abs(reference), 1e-30)
+    return abs(value - reference) / max(abs(reference), _TINY)
 
 
 def _judge_losses(losses: Sequence[float], reference: list[float], limit: float, where: str, judged: int) -> Verdict:
     if not losses:
         return Verdict(NOT_CHECKED, "the run ended before its first loss", reference)
-    apart = [_apart(a, b) for a, b in zip(losses, reference, strict=False)]
+    pairs = list(zip(losses, reference, strict=False))
+    apart = [_apart(*pair) for pair in pairs]
     worst = max(apart[:judged])
-    steps = "step 1" if judged == 1 else f"steps 1 to {judged}"
+    what = f"loss of {'step 1' if judged == 1 else f'steps 1 to {judged}'} {where}"
     rest = "".join(f", step {i + 1} {a:.1e} (not judged)" for i, a in enumerate(apart) if i >= judged)
-    correctness = MATCHED if worst <= limit else MISMATCHED
-    detail = f"loss of {steps} {where}: {worst:.1e} relative, within {limit:.0e}{rest}"
-    if correctness == MISMATCHED:
-        detail = f"loss of {steps} {where}: {worst:.1e} relative, more than {limit:.0e}{rest}"
-    return Verdict(correctness, detail, reference)
+    # Where neither side is a number there is no distance to judge: not a mismatch, and not a match.
+    odd = [(i + 1, a, b) for i, (a, b) in enumerate(pairs[:judged]) if not (math.isfinite(a) and math.isfinite(b))]
+    rest = "".join(f", step {i}: {a} where the reference has {b}" for i, a, b in odd) + rest
+    if worst == math.inf:
+        return Verdict(MISMATCHED, f"{what}: finite on one side only{rest}", reference)
+    if worst > limit:
+        return Verdict(MISMATCHED, f"{what}: {worst:.1e} relative, more than {limit:.0e}{rest}", reference)
+    if len(odd) == len(pairs[:judged]):
+        return Verdict(NOT_CHECKED, f"{what}: finite on neither side{rest}", reference)
+    return Verdict(MATCHED, f"{what}: {worst:.1e} relative, within {limit:.0e}{rest}", reference)
 
 
 def _judge_output(output: torch.Tensor, reference: torch.Tensor, limit: float, where: str) -> Verdict:
-    import torch
-
     value, expected = output.double(), reference.double()
     if value.shape != expected.shape:
         detail = f"output {where}: shape {tuple(value.shape)} for {tuple(expected.shape)}"
         return Verdict(MISMATCHED, detail, [])
-    difference = torch.nan_to_num((value - expected).abs(), nan=math.inf)
-    scale = expected.abs().max().item()
-    worst = difference.max().item() / max(scale, 1e-30)
-    # An output's largest error lies some times above its loss's: the mean of a batch hides the tails.
-    limit *= 10
+    finite, expected_finite = value.isfinite(), expected.isfinite()
+    one_sided = int((finite != expected_finite).sum())
+    if one_sided:
+        detail = f"output {where}: {one_sided} of {value.numel()} elements are finite on one side only"
+        return Verdict(MISMATCHED, detail, [])
+    value, expected = value[finite], expected[finite]
+    odd = finite.numel() - value.numel()
+    rest = f", {odd} of {finite.numel()} elements finite on neither side" if odd else ""
+    if not value.numel():
+        return Verdict(NOT_CHECKED, f"output {where}: no finite element to compare{rest}", [])
+    worst = (value - expected).abs().max().item() / max(expected.abs().max().item(), _TINY)
     correctness = MATCHED if worst <= limit else MISMATCHED
     relation = "within" if correctness == MATCHED else "more than"
-    detail = f"output {where}: {worst:.1e} of the largest element, {relation} {limit:.0e}"
+    detail = f"output {where}: {worst:.1e} of the largest element, {relation} {limit:.0e}{rest}"
     return Verdict(correctness, detail, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -14,11 +14,13 @@ from tpubench.errors import TpubenchError
 app = typer.Typer(
     name="tpubench",
     help="Benchmarks and profiles the ways of running a PyTorch model on a TPU, beside CPU and GPU baselines.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+# UsageError, which typer takes from click or, lately, has of its own; it exports BadParameter alone.
+_UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 
 Mode = Annotated[str, typer.Option("--mode", help="Execution modes, separated by commas: eager, compile, ...")]
 BackendNames = Annotated[str, typer.Option("--backend", help="Backends, separated by commas: embedded, torch.")]
@@ -44,6 +46,9 @@ def _root(
     if version:
         typer.echo(f"tpubench {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
 @app.command()
@@ -143,18 +148,32 @@ def list_(debug: Debug = False) -> None:
 
 def main() -> None:
     """The console script: a user's mistake is one line and exit code 2, never a traceback."""
+    debug = "--debug" in sys.argv
     try:
-        app()
+        code = app(standalone_mode=False)
     except TpubenchError as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         typer.echo(f"tpubench: error: {error}", err=True)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.exit(141)  # what a shell says of a reader that left
+    except _UsageError as error:
+        typer.echo(f"tpubench: error: {_usage(error)}", err=True)
+        sys.exit(2)
+    except typer.Abort:
+        sys.exit(130)
     except Exception as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         text = " ".join(str(error).split())
-        typer.echo(f"tpubench: internal error: {type(error).__name__}: {text}; run again with --debug", err=True)
+        what = f"{type(error).__name__}: {text}"
+        typer.echo(f"tpubench: internal error: {what}; run again with --debug for the traceback", err=True)
         sys.exit(1)
+    sys.exit(code or 0)
+
+
+def _usage(error: Exception) -> str:
+    """What the parser of options says, with where to look it up."""
+    text = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    command = " ".join(["tpubench", *([context.info_name] if context and context.parent else [])])
+    return f"{text}: see `{command} --help`"

@@ -44,6 +44,16 @@ class Samples:
     compiled_in_timed: int = 0
     launches_per_step: float | None = None
 
+    def fields(self) -> dict[str, Any]:
+        """The columns of a Record that hold them, whatever there is so far."""
+        return {
+            "warmup_s": self.warmup_s,
+            "step_s": self.step_s,
+            "dispatch_s": self.dispatch_s,
+            "losses": self.losses,
+            "launches_per_step": self.launches_per_step,
+        }
+
 
 def _timed(
     backend: Backend, run: Callable[[], torch.Tensor], live: Callable[[], Iterator[Any]]
@@ -85,25 +95,19 @@ def warm_up(
         if still >= SETTLED and i + 1 >= spec.warmup_min:
             return
     raise NeverSettled(
-        f"something was compiled in each of the last steps of a warm-up of {spec.warmup_max}: "
-        "a value or shape changes from step to step"
+        f"warm-up never settled: something was still compiled in the last {SETTLED} of its {spec.warmup_max} steps, "
+        "so a value or shape changes from step to step"
     )
 
 
-def measure(
+def time_steps(
     backend: Backend,
     run: Callable[[], torch.Tensor],
     live: Callable[[], Iterator[Any]],
     spec: Spec,
-    notify: Notify,
-) -> Samples:
-    """Warm up, then ``spec.steps`` timed steps. The timed body reads nothing on the host.
-
-    Raises:
-        NeverSettled: the warm-up did not end.
-    """
-    samples = Samples()
-    warm_up(backend, run, live, spec, notify, samples)
+    samples: Samples,
+) -> None:
+    """``spec.steps`` timed steps, after :func:`warm_up`. Nothing is read on the host in between."""
     compiled = backend.compile_count()
     launches = backend.counters().get("launches")
     gc.collect()
@@ -120,5 +124,3 @@ def measure(
     samples.compiled_in_timed = backend.compile_count() - compiled
     if launches is not None:
         samples.launches_per_step = (backend.counters()["launches"] - launches) / spec.steps
-    notify("timed", spec.steps, sum(samples.step_s))
-    return samples

@@ -21,6 +21,7 @@ from typing import IO, Any
 from tpubench import machine
 from tpubench.accounting import Assumptions, account
 from tpubench.errors import WorkerFailed
+from tpubench.failure import one_line
 from tpubench.record import Record, Status
 from tpubench.spec import Spec
 from tpubench.store import write
@@ -30,6 +31,10 @@ OnEvent = Callable[[Event], None]
 
 #: Lines of a dead worker's output that its row keeps.
 _TAIL = 20
+#: Seconds between two looks at whether a silent worker has ended.
+_LOOK = 0.5
+#: What an ``error`` event says.
+_FAILED = ("status", "reason", "error_class")
 
 
 def now() -> str:
@@ -58,45 +63,65 @@ def unsupported(spec: Spec) -> str | None:
 def run_cell(spec: Spec, *, timeout: float, on_event: OnEvent = lambda event: None) -> Record:
     """Run one cell; never raises for what the cell does.
 
-    A cell that outlives ``timeout`` seconds is killed, and its row says so.
+    A cell that outlives ``timeout`` seconds is killed, and its row says so. A worker that ends after its timed
+    steps and before its answer leaves a row with the samples.
     """
     created = now()
     run_id = f"{created.translate(str.maketrans('', '', ':-.'))}-{spec.fingerprint}"
+    measured: dict[str, Any] = {}
 
     def row(status: Status | str, **fields: Any) -> Record:
-        known = {**machine.describe(), **fields}
+        known = {**machine.describe(), **measured, **fields}
+        if measured and "reason" in fields:
+            known["reason"] += "; the timed steps were done before, their samples are kept"
         return Record.of(spec, run_id=run_id, created=created, status=Status(status), **known)
+
+    def watch(event: Event) -> None:
+        if event["event"] == "measured":
+            measured.update(event["fields"])
+        else:
+            on_event(event)
 
     reason = unsupported(spec)
     if reason is not None:
         return row(Status.UNSUPPORTED, reason=reason)
-    with _Worker(spec, {"run": spec.to_dict()}) as worker:
+    try:
+        worker = _Worker(spec, {"run": spec.to_dict()})
+    except Exception as error:
+        # A plug-in's environment, or a system that starts no more processes.
+        reason = f"no worker could be started: {one_line(error)}"
+        return row(Status.ERROR, reason=reason, error_class=type(error).__name__)
+    with worker:
         try:
-            final = worker.wait(timeout, on_event)
+            final = worker.wait(timeout, watch)
         except TimeoutError:
             worker.kill()
             reason = f"no result after {timeout:g} s: raise --timeout, or take a smaller --size or --batch"
             return row(Status.TIMEOUT, reason=reason, error_output=worker.tail())
         if final is None:
             return row(**_death(worker.returncode(), worker.tail()))
-        if final["event"] == "record":
-            return row(**final["fields"])
-        return row(
-            final["status"],
-            reason=final["reason"],
-            error_class=final["error_class"],
-            error_output=worker.tail(),
-        )
+        measured.clear()  # the answer holds it
+        fields = final["fields"] if final["event"] == "record" else {k: final[k] for k in _FAILED}
+        if "error_class" in fields:
+            fields["error_output"] = worker.tail()
+        return row(**fields)
 
 
 def _death(code: int, tail: str) -> dict[str, Any]:
     """The row of a worker that ended without an answer."""
     fields: dict[str, Any] = {"status": Status.ERROR, "error_class": "WorkerDied", "error_output": tail}
     if code < 0:
-        name = signal.Signals(-code).name
+        name = _signal_name(-code)
         hint = " (often the kernel, out of memory)" if -code == signal.SIGKILL else ""
         return {**fields, "exit_signal": -code, "reason": f"the worker was ended by {name}{hint}"}
     return {**fields, "reason": f"the worker ended with exit code {code} and no result"}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time signal between the two that have names
 
 
 def run_cells(
@@ -136,7 +161,11 @@ def capture(spec: Spec, directory: Path, run_name: str, steps: int, *, timeout: 
         "run_name": run_name,
         "steps": steps,
     }
-    with _Worker(spec, request) as worker:
+    try:
+        worker = _Worker(spec, request)
+    except Exception as error:
+        raise WorkerFailed(f"no trace of {spec.label}", f"no worker could be started: {one_line(error)}") from error
+    with worker:
         try:
             final = worker.wait(timeout, on_event)
         except TimeoutError:
@@ -152,33 +181,31 @@ class _Worker:
     """A worker process: its own group, its own compile caches, its output kept apart from its events."""
 
     def __init__(self, spec: Spec, request: dict[str, Any]) -> None:
-        self._spec = spec
-        self._request = request
-
-    def __enter__(self) -> _Worker:
         from backend import registry
 
         self._scratch = Path(tempfile.mkdtemp(prefix="tpubench-"))
-        self._output: IO[bytes] = (self._scratch / "output").open("w+b")
-        spec = self._spec
-        environment = os.environ | registry.load(spec.backend).environment(
-            spec.device, spec.mode, spec.cache, self._scratch
-        )
-        self._process = subprocess.Popen(
-            # -P: a folder of the user's called "workloads" must not stand for ours.
-            [sys.executable, "-P", "-m", "tpubench.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
+        try:
+            environment = registry.load(spec.backend).environment(spec.device, spec.mode, spec.cache, self._scratch)
+            self._output: IO[bytes] = (self._scratch / "output").open("w+b")
+            self._process = subprocess.Popen(
+                # -P: a folder of the user's called "workloads" must not stand for ours.
+                [sys.executable, "-P", "-m", "tpubench.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                text=True,
+                env=os.environ | environment,
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            request = {**self._request, "cache_dir": str(self._scratch)}
-            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.write(json.dumps({**request, "cache_dir": str(self._scratch)}) + "\n")
             self._process.stdin.flush()
+
+    def __enter__(self) -> _Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -208,11 +235,18 @@ class _Worker:
 
         threading.Thread(target=read, daemon=True).start()
         deadline = time.monotonic() + timeout
+        ended = False
         while True:
             try:
-                line = lines.get(timeout=max(0.0, deadline - time.monotonic()))
+                line = lines.get(timeout=min(_LOOK, max(0.0, deadline - time.monotonic())))
             except queue.Empty:
-                raise TimeoutError from None
+                if ended:
+                    return None
+                # A child that it forked may hold the pipe open. What is in the pipe is still read.
+                ended = self._process.poll() is not None
+                if not ended and time.monotonic() >= deadline:
+                    raise TimeoutError from None
+                continue
             if line is None:
                 return None
             try:

@@ -1,21 +1,25 @@
 """One cell in one fresh process: a request comes in as JSON, events go out as JSON, one a line.
 
 Started as ``python -P -m tpubench.worker`` under any interpreter that has numpy, torch or jax, and
-these packages on its path: nothing else is imported. The request is one line on standard input,
-which stays open: when it closes, whoever asked is gone, and the process group ends itself.
+these packages on its path: nothing else is imported, but protobuf where a trace is read. The request
+is one line on standard input, which stays open: when it closes, whoever asked is gone, and the
+process group ends itself.
 
-    {"run": SPEC, "cache_dir": DIR}                        -> phase, step, ..., record
+    {"run": SPEC, "cache_dir": DIR}                        -> phase, step, ..., measured, ..., record
     {"trace": SPEC, "cache_dir": DIR, "directory": DIR,
      "run_name": NAME, "steps": N}                         -> phase, step, ..., trace
 
-Every request ends with one ``record``, ``trace`` or ``error`` event.
+Every request ends with one ``record``, ``trace`` or ``error`` event. ``measured`` holds what the
+record will, as far as the timed steps go: it is what is left if the process dies in what follows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import stat
 import sys
 import threading
 import traceback
@@ -23,7 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from tpubench import __version__, machine
+from tpubench import __version__, facts, machine
+from tpubench.failure import failure, one_line, plain
 from tpubench.record import Status
 from tpubench.spec import Spec
 
@@ -35,11 +40,12 @@ def main() -> None:
     channel = _claim_stdout()
 
     def emit(event: dict[str, Any]) -> None:
-        channel.write(json.dumps(event) + "\n")
+        channel.write(json.dumps(event, default=plain) + "\n")
         channel.flush()
 
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_leave_with_the_asker, daemon=True).start()
+    _have_the_kernel_end_us()
     emit({"event": "hello", "pid": os.getpid(), "version": __version__, "python": sys.version.split()[0]})
     try:
         if "trace" in request:
@@ -51,7 +57,8 @@ def main() -> None:
         traceback.print_exc()
         emit({"event": "error", **failure(error)})
     channel.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError):  # a step may have closed it
+        sys.stderr.flush()
     os._exit(0)
 
 
@@ -65,25 +72,30 @@ def _claim_stdout() -> TextIO:
 def _leave_with_the_asker() -> None:
     while sys.stdin.readline():
         pass
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    if _leads_its_group():
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OutOfMemory", "can't allocate memory")
+def _leads_its_group() -> bool:
+    """False where somebody started the worker by hand, in the group of a shell."""
+    return os.getpgrp() == os.getpid()
 
 
-def failure(error: BaseException) -> dict[str, Any]:
-    """``status, reason, error_class`` of what a cell raised."""
-    from backend.protocol import Unsupported
+def _have_the_kernel_end_us() -> None:
+    """On Linux, have the kernel end the group when standard input closes (fcntl(2): O_ASYNC, F_SETSIG).
 
-    # torch.compile wraps what its backend raises.
-    cause = getattr(error, "inner_exception", None) or error
-    text = " ".join(str(cause).split()) or type(cause).__name__
-    status = Status.ERROR
-    if isinstance(cause, Unsupported):
-        status = Status.UNSUPPORTED
-    elif isinstance(cause, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
-        status = Status.OOM
-    return {"status": str(status), "reason": text[:2000], "error_class": type(cause).__name__}
+    The thread that waits for the same cannot act while a step holds the interpreter's lock, or while the process
+    is stopped. It stays for other systems, and for an input that was closed already.
+    """
+    import fcntl
+
+    # Of a terminal, what is typed would send the signal too.
+    if not hasattr(fcntl, "F_SETSIG") or not stat.S_ISFIFO(os.fstat(0).st_mode):
+        return
+    fcntl.fcntl(0, fcntl.F_SETOWN, -os.getpgrp() if _leads_its_group() else os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any]:
@@ -101,128 +113,79 @@ def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any]:
 
 
 def _run(spec: Spec, scratch: Path, emit: Emit) -> dict[str, Any]:
-    from tpubench.check import MISMATCHED, check
-    from tpubench.measure import LOSSES, measure
+    from tpubench.check import MISMATCHED
+    from tpubench.measure import Samples, time_steps, warm_up
 
     workload, backend, step, run = _open(spec, emit)
-
-    def notify(phase: str, index: int, seconds: float) -> None:
-        emit({"event": "step", "phase": phase, "i": index, "s": seconds, "compiles": backend.compile_count()})
-
-    emit({"event": "phase", "name": "measure"})
-    samples = measure(backend, run, step.live, spec, notify)
-    fields: dict[str, Any] = {
-        "status": str(Status.OK),
-        "warmup_s": samples.warmup_s,
-        "step_s": samples.step_s,
-        "dispatch_s": samples.dispatch_s,
-        "losses": samples.losses[:LOSSES],
-        "launches_per_step": samples.launches_per_step,
-        "item": workload.item,
-        "items_per_step": float(workload.items(spec.size, spec.phase, spec.batch, spec.seq_len)),
-        "warnings": [],
-        **_of_backend(backend),
-        **_memory(backend),
-        **machine.describe(),
-        "tpubench_version": __version__,
-    }
+    samples = Samples()
+    try:
+        emit({"event": "phase", "name": "warmup"})
+        warm_up(backend, run, step.live, spec, _notify(emit, backend), samples)
+        emit({"event": "phase", "name": "timed"})
+        time_steps(backend, run, step.live, spec, samples)
+    except BaseException as error:
+        # The steps before the one that failed are part of what happened.
+        traceback.print_exc()
+        return {**failure(error), **samples.fields()}
+    fields = _measured(workload, backend, spec, samples)
+    emit({"event": "measured", "fields": fields})
     emit({"event": "phase", "name": "device time"})
-    fields |= _device_time(backend, run, scratch)
+    fields |= facts.device_time(backend, run, scratch)
     emit({"event": "phase", "name": "count"})
-    _count(workload, spec, fields)
+    facts.flops(workload, spec, fields)
     emit({"event": "phase", "name": "check"})
-    verdict = check(workload, spec, samples.losses, samples.first_output)
-    fields |= {
-        "correctness": verdict.correctness,
-        "correctness_detail": verdict.detail,
-        "reference_losses": verdict.reference_losses,
-    }
+    fields |= _checked(workload, spec, samples)
+    fields["status"] = str(Status.OK)
     if samples.compiled_in_timed:
         fields["status"] = str(Status.RECOMPILED)
         fields["reason"] = (
             f"{samples.compiled_in_timed} programs were compiled in the {spec.steps} timed steps: "
             "a value or shape changes from step to step"
         )
-    elif verdict.correctness == MISMATCHED:
+    elif fields["correctness"] == MISMATCHED:
         fields["status"] = str(Status.MISMATCHED)
-        fields["reason"] = verdict.detail
+        fields["reason"] = fields["correctness_detail"]
     return fields
 
 
-def _of_backend(backend: Any) -> dict[str, Any]:
-    """The backend's counters and description under the Record's names."""
-    stats = backend.cache_stats()
-    counters = dict(backend.counters())
-    counters.pop("launches", None)
-    return {
-        "compile_requests": stats["requests"],
-        "compile_hits": stats["hits"],
-        "compile_misses": stats["misses"],
-        "compile_s": stats["compile_s"],
-        "disk_requests": stats["disk_requests"],
-        "disk_hits": stats["disk_hits"],
-        "disk_misses": stats["disk_misses"],
-        **counters,
-        **backend.describe(),
-    }
+def _measured(workload: Any, backend: Any, spec: Spec, samples: Any) -> dict[str, Any]:
+    """The samples and what goes with them, taken before anything else runs in this process."""
+    fields: dict[str, Any] = {"warnings": [], **samples.fields(), **machine.describe(), "tpubench_version": __version__}
+    facts.add(fields, "peak memory", lambda: facts.memory(backend))
+    facts.of_backend(backend, fields)
+    facts.add(
+        fields,
+        "throughput",
+        lambda: {
+            "item": workload.item,
+            "items_per_step": float(workload.items(spec.size, spec.phase, spec.batch, spec.seq_len)),
+        },
+    )
+    return fields
 
 
-def _memory(backend: Any) -> dict[str, Any]:
-    """The peak so far: the device's, or the whole process's resident memory."""
-    stats = backend.memory_stats()
-    if stats:
-        return {"peak_memory_bytes": stats["peak_bytes"], "peak_memory_kind": stats["kind"]}
-    return {"peak_memory_bytes": machine.peak_rss_bytes(), "peak_memory_kind": "host-rss"}
-
-
-#: Steps of the short trace from which the device time is taken, after the timed ones.
-_TRACED = 3
-
-
-def _device_time(backend: Any, run: Callable[[], Any], scratch: Path) -> dict[str, Any]:
-    """The time a step in which at least one op ran, from a trace of its own."""
-    try:
-        from tpubench.trace.summary import summarize
-
-        summary = summarize(backend.trace(scratch, "device-time", _TRACED, run))
-    except Exception as error:
-        # The wall-clock times stand without it.
-        traceback.print_exc()
-        return {"device_s_reason": f"no trace: {type(error).__name__}: {' '.join(str(error).split())[:200]}"}
-    plane = next((p for p in summary.planes if p.is_device), summary.planes[0])
-    what = "" if plane.is_device else ", whose threads run the ops"
-    return {
-        "device_s": plane.busy_ns / 1e9 / summary.steps,
-        "device_s_reason": f"mean of {summary.steps} traced steps: when an op ran on {plane.name}{what}",
-    }
-
-
-def _count(workload: Any, spec: Spec, fields: dict[str, Any]) -> None:
-    """Model FLOPs, counted and by formula. Where they disagree no MFU will be given."""
-    from tpubench.flops import count, disagreement
-    from tpubench.step import build
+def _checked(workload: Any, spec: Spec, samples: Any) -> dict[str, Any]:
+    """The verdict on the first step; a reference that fails leaves the run unchecked, not unmeasured."""
+    from tpubench.check import NOT_CHECKED, check
 
     try:
-        counted = count(build(workload, spec), spec.phase, spec.batch, spec.seq_len, spec.seed)
+        verdict = check(workload, spec, samples.losses, samples.first_output)
     except Exception as error:
-        # A step that reads values cannot run on meta tensors: the measurement stands without its FLOPs.
         traceback.print_exc()
-        fields["mfu_reason"] = (
-            f"the FLOPs cannot be counted: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        )
-        fields["warnings"].append(fields["mfu_reason"])
-        return
-    analytic = float(workload.flops(spec.size, spec.phase, spec.batch, spec.seq_len))
-    fields |= {
-        "model_flops": counted.total,
-        "analytic_flops": analytic,
-        "flops_convention": workload.flops_convention,
-        "parameter_bytes": counted.parameter_bytes,
+        detail = f"plain PyTorch on the CPU failed: {type(error).__name__}: {one_line(error)}"
+        return {"correctness": NOT_CHECKED, "correctness_detail": detail}
+    return {
+        "correctness": verdict.correctness,
+        "correctness_detail": verdict.detail,
+        "reference_losses": verdict.reference_losses,
     }
-    apart = disagreement(counted.total, analytic)
-    if apart > 0.05:
-        fields["mfu_reason"] = f"the FLOPs counted op by op and the formula's differ by {apart:.0%}"
-        fields["warnings"].append(fields["mfu_reason"])
+
+
+def _notify(emit: Emit, backend: Any) -> Callable[[str, int, float], None]:
+    def notify(phase: str, index: int, seconds: float) -> None:
+        emit({"event": "step", "phase": phase, "i": index, "s": seconds, "compiles": backend.compile_count()})
+
+    return notify
 
 
 def _trace(request: dict[str, Any], emit: Emit) -> Path:
@@ -231,11 +194,8 @@ def _trace(request: dict[str, Any], emit: Emit) -> Path:
     spec = Spec.from_dict(request["trace"])
     _, backend, step, run = _open(spec, emit)
 
-    def notify(phase: str, index: int, seconds: float) -> None:
-        emit({"event": "step", "phase": phase, "i": index, "s": seconds, "compiles": backend.compile_count()})
-
     emit({"event": "phase", "name": "warmup"})
-    warm_up(backend, run, step.live, spec, notify, Samples())
+    warm_up(backend, run, step.live, spec, _notify(emit, backend), Samples())
     emit({"event": "phase", "name": "capture"})
     path: Path = backend.trace(Path(request["directory"]), request["run_name"], request["steps"], run)
     return path

@@ -4,7 +4,7 @@ import textwrap
 from pathlib import Path
 
 _PLUGIN = '''
-import os, signal, sys, time
+import ctypes, os, signal, sys, time
 from pathlib import Path
 
 from backend.native import Native
@@ -23,7 +23,24 @@ class Fake(Native):
         self.compiled = 0
 
     def modes(self):
-        return {"eager": None, "compile": None, "lazy": "this backend is not lazy"}
+        return {"eager": None, "compile": None, "homeless": None, "lazy": "this backend is not lazy"}
+
+    def environment(self, device, mode, cache, cache_dir):
+        if mode == "homeless":
+            raise RuntimeError("no home for this mode")
+        return super().environment(device, mode, cache, cache_dir)
+
+    def describe(self):
+        told = super().describe()
+        if WORKLOAD.size == "odd-facts":
+            import numpy
+            told |= {"colour": "red", "status": "splendid", "seed": 5, "threads": numpy.int64(3)}
+        return told
+
+    def cache_stats(self):
+        if WORKLOAD.size == "odd-facts":
+            raise KeyError("lost")
+        return super().cache_stats()
 
     def devices(self):
         return {"cpu": None}
@@ -34,6 +51,10 @@ class Fake(Native):
     def trace(self, directory, run, steps, step):
         if WORKLOAD.size == "untraceable":
             raise RuntimeError("no profiler here")
+        if WORKLOAD.size == "trace-crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if WORKLOAD.size == "trace-hangs":
+            time.sleep(600)
         return super().trace(directory, run, steps, step)
 
     def prepare(self, step, mode):
@@ -54,6 +75,8 @@ class Fake(Native):
 
 class WORKLOAD:
     size = None
+    steps = 0
+    built = 0
 
 
 class Load:
@@ -67,6 +90,8 @@ class Load:
         for name in (
             "tiny", "small", "full", "hangs", "dies", "segfaults", "oom", "raises", "prints", "unsupported",
             "always-compiles", "recompiles", "wrong", "nan", "slow", "spawns", "untraceable",
+            "odd-facts", "trace-crashes", "trace-hangs", "no-reference", "no-formula", "forks", "strange-signal",
+            "leaves", "holds-the-lock", "stops", "fails-late",
         )
     }
 
@@ -75,11 +100,34 @@ class Load:
 
         first = WORKLOAD.size is None
         WORKLOAD.size = size
+        WORKLOAD.built += 1
+        nth = WORKLOAD.built
         torch.manual_seed(seed)
         module = torch.nn.Linear(3, 2).to(dtype)
 
         def compute(module, x):
             y = module(x).square().mean()
+            WORKLOAD.steps += 1
+            # The first is measured, the second gives its FLOPs, the third is the reference.
+            if size == "no-reference" and nth == 3:
+                raise MemoryError("the reference does not fit")
+            if size == "fails-late" and WORKLOAD.steps == 6:
+                raise ValueError("not today")
+            if size == "forks":
+                if os.fork() == 0:
+                    time.sleep(60)
+                    os._exit(0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if size == "strange-signal":
+                os.kill(os.getpid(), signal.SIGRTMIN + 3)
+            if size == "leaves":
+                sys.exit(3)
+            if size in ("holds-the-lock", "stops"):
+                Path(os.environ["TPUBENCH_TEST_PID"]).write_text(str(os.getpid()))
+            if size == "holds-the-lock":
+                ctypes.PyDLL(None).sleep(600)
+            if size == "stops":
+                os.kill(os.getpid(), signal.SIGSTOP)
             if size == "hangs":
                 time.sleep(600)
             if size == "dies":
@@ -112,6 +160,8 @@ class Load:
         return Built(module, make_batch, compute, lambda m: torch.optim.SGD(m.parameters(), lr=0.1))
 
     def flops(self, size, phase, batch, seq_len):
+        if size == "no-formula":
+            raise ValueError("nobody worked it out")
         return (2 if phase == "train" else 1) * 2.0 * batch * 3 * 2
 
     def items(self, size, phase, batch, seq_len):

@@ -89,9 +89,53 @@ def test_a_parquet_of_another_schema_is_named(cli, tmp_path, result):
     assert "record schema 99, this tpubench reads 1 to 1: upgrade tpubench" in one_line(cli("compare", "newer.parquet"))
 
 
-def test_an_unknown_option_is_refused_by_name(cli):
-    got = cli("run", "resnet", "--colour", "red")
-    assert got.returncode == 2 and "--colour" in got.stderr and "Traceback" not in got.stderr
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("run", "resnot"), "unknown workload 'resnot': did you mean 'resnet'? one of resnet"),
+        (("run", "resnet", "--size", "huge"), "unknown size 'huge': one of full, resnet18, small, tiny"),
+        (("run", "resnet", "--phase", "dream"), "unknown phase 'dream': one of infer, train"),
+        (
+            ("run", "resnet", "--steps", "0"),
+            "--steps cannot be '0': give 1 or more, below 2**63; 30 make a 95 % interval worth having",
+        ),
+        (("run", "resnet", "--seed", str(2**63)), f"--seed cannot be '{2**63}': give 0 or more, below 2**63"),
+        (("run", "resnet", "--size", ""), "--size cannot be '': separate names with single commas"),
+        (("frobnicate",), "No such command 'frobnicate': see `tpubench --help`"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_the_whole_line(cli, arguments, line):
+    """Golden text of mistakes that depend on nothing of this machine."""
+    got = cli(*arguments)
+    assert (got.returncode, got.stdout, got.stderr) == (2, "", f"tpubench: error: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", "resnet", "--colour", "red"), "--colour"),
+        (("run",), "Missing argument"),
+        (("run", "resnet", "--steps", "abc"), "Invalid value for '--steps'"),
+        (("run", "resnet", "--steps"), "'--steps' requires an argument"),
+        (("run", "resnet", "--timeout", "nan"), "Invalid value for '--timeout'"),
+        (("run", "resnet", "--timeout", "0"), "Invalid value for '--timeout'"),
+        (("run", "resnet", "--peak-tflops", "nan"), "Invalid value for '--peak-tflops'"),
+        (("run", "resnet", "vgg"), "vgg"),
+        (("compare",), "Missing argument"),
+        (("--colour",), "--colour"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_options_that_do_not_parse_are_one_line_too(cli, arguments, says):
+    line = one_line(cli(*arguments))
+    assert line.startswith("tpubench: error: ") and says in line and line.endswith("--help`")
+
+
+def test_without_a_command_it_says_what_there_is(cli):
+    got = cli()
+    assert got.returncode == 2 and got.stdout == ""
+    assert "Usage: " in got.stderr and all(f"  {name} " in got.stderr for name in ("run", "compare", "trace", "list"))
 
 
 def test_a_fault_of_ours_is_one_line_and_debug_shows_it(tmp_path):
@@ -108,7 +152,7 @@ def test_a_fault_of_ours_is_one_line_and_debug_shows_it(tmp_path):
             [sys.executable, "-c", broken, *arguments], capture_output=True, text=True, env=dict(os.environ)
         )
 
-    assert "internal error: KeyError: 'boom'; run again with --debug" in one_line(run(), 1)
+    assert "internal error: KeyError: 'boom'; run again with --debug for the traceback" in one_line(run(), 1)
     shown = run("--debug")
     assert shown.returncode == 1 and "Traceback" in shown.stderr
 

@@ -18,7 +18,8 @@ def test_resnet_small_in_four_cells(cli, tmp_path):
     arguments = ["run", "resnet", "--mode", "eager,compile", "--backend", "embedded,torch", "--steps", "10"]
     got = cli(*arguments, timeout=900)
     assert got.returncode == 0, got.stderr
-    assert "size small (the default on cpu): ResNet-18, 64x64; --size full for the published size" in got.stderr
+    said = "size small (the default on cpu): ResNet-18, 64x64, batch 16; --size full for the published size"
+    assert said in got.stderr
     records, problems = store.read_many([str(tmp_path / "results")])
     assert not problems and len(records) == 4
     for record in records:

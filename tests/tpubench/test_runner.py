@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-import fakes
 import pytest
 from records import make_spec
 
@@ -15,15 +14,7 @@ from tpubench import runner, store
 from tpubench.accounting import Assumptions
 from tpubench.record import Status
 
-
-@pytest.fixture(autouse=True)
-def _plugin(tmp_path, monkeypatch):
-    folder = tmp_path / "plugin"
-    folder.mkdir()
-    fakes.install(folder)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setenv("TPUBENCH_TEST_PID", str(tmp_path / "pid"))
+pytestmark = pytest.mark.usefixtures("plugin")
 
 
 def spec(size="tiny", **fields):
@@ -52,6 +43,9 @@ def wait_for(condition, seconds=20):
         time.sleep(0.05)
 
 
+PHASES = ["build", "warmup", "timed", "device time", "count", "check"]
+
+
 def test_a_good_cell():
     record, events = run()
     assert record.status == "ok" and record.reason is None, record
@@ -62,7 +56,7 @@ def test_a_good_cell():
     assert record.items_per_step == 4 and record.item == "sample"
     assert record.peak_memory_bytes > 10**7 and record.peak_memory_kind == "host-rss"
     assert record.torch_version and record.cpu_count and record.host and record.created.endswith("Z")
-    assert [e["name"] for e in events if e["event"] == "phase"] == ["build", "measure", "device time", "count", "check"]
+    assert [e["name"] for e in events if e["event"] == "phase"] == PHASES
     assert record.spec == spec()
     assert 0 < record.device_s < 1 and "3 traced steps" in record.device_s_reason
 
@@ -88,15 +82,78 @@ def test_inference_is_checked_by_its_output():
         ("dies", "error", "the worker was ended by SIGKILL (often the kernel, out of memory)"),
         ("segfaults", "error", "the worker was ended by SIGSEGV"),
         ("recompiles", "recompiled", "1 programs were compiled in the 6 timed steps"),
-        ("always-compiles", "error", "something was compiled in each of the last steps"),
+        (
+            "always-compiles",
+            "error",
+            "warm-up never settled: something was still compiled in the last 2 of its 20 steps",
+        ),
         ("wrong", "mismatched", "more than 1e-05"),
-        ("nan", "mismatched", "more than 1e-05"),
+        ("nan", "mismatched", "finite on one side only, step 1: nan"),
+        ("strange-signal", "error", f"the worker was ended by signal {signal.SIGRTMIN + 3}"),
+        ("leaves", "error", "the step asked to leave the process (exit code 3)"),
     ],
 )
 def test_every_way_to_fail_is_a_row(size, status, reason):
     record, _ = run(size)
     assert record.status == status and reason in record.reason
     assert "\n" not in record.reason
+
+
+def test_what_fails_after_the_timed_steps_costs_its_own_fields_only():
+    record, _ = run("no-reference")
+    assert record.status == "ok" and len(record.step_s) == 6 and record.reference_losses == []
+    assert record.correctness == "not checked"
+    assert record.correctness_detail == "plain PyTorch on the CPU failed: MemoryError: the reference does not fit"
+    record, _ = run("no-formula")
+    assert record.status == "ok" and len(record.step_s) == 6 and record.model_flops is None
+    assert record.mfu_reason == "the formula of the FLOPs fails: ValueError: nobody worked it out"
+    assert record.mfu_reason in record.warnings
+
+
+def test_a_backend_that_says_odd_things_costs_no_row_and_overrules_nothing():
+    record, _ = run("odd-facts")
+    assert record.status == "ok" and record.seed == 0 and record.threads == 3
+    assert record.compile_requests is None and record.warnings == ["no cache counters: KeyError: 'lost'"]
+
+
+@pytest.mark.parametrize(
+    ("size", "timeout", "status", "reason"),
+    [
+        ("trace-crashes", 60, "error", "the worker was ended by SIGSEGV"),
+        pytest.param("trace-hangs", 8, "timeout", "no result after 8 s", marks=pytest.mark.slow),
+    ],
+)
+def test_samples_outlive_a_worker_that_ends_after_its_timed_steps(size, timeout, status, reason):
+    record, _ = run(size, timeout=timeout)
+    assert record.status == status and record.reason.startswith(reason)
+    assert record.reason.endswith("the timed steps were done before, their samples are kept")
+    assert len(record.step_s) == 6 and len(record.losses) == 3 and record.peak_memory_bytes and record.torch_version
+
+
+def test_the_steps_before_one_that_fails_are_kept():
+    record, _ = run("fails-late")
+    assert record.status == "error" and record.reason == "not today" and record.error_class == "ValueError"
+    assert len(record.warmup_s) == 3 and len(record.step_s) == 2
+    record, _ = run("always-compiles")
+    assert len(record.warmup_s) == record.warmup_max == 20 and record.step_s == []
+
+
+def test_a_backend_without_an_environment_is_a_row():
+    record, _ = run(mode="homeless")
+    assert record.status == "error" and record.error_class == "RuntimeError"
+    assert record.reason == "no worker could be started: no home for this mode"
+
+
+def test_a_dead_worker_is_noticed_although_its_child_holds_the_pipe():
+    began = time.monotonic()
+    record, _ = run("forks", timeout=50)
+    assert record.status == "error" and record.exit_signal == signal.SIGKILL
+    assert time.monotonic() - began < 40
+
+
+def test_no_end_of_time_is_a_timeout_too():
+    record, _ = run(timeout=float("inf"))
+    assert record.status == "ok"
 
 
 def test_what_a_dead_worker_printed_is_kept():
@@ -176,12 +233,15 @@ def workers_of(pid):
     return found
 
 
-def test_killing_the_runner_loses_no_finished_row_and_leaves_no_worker(tmp_path):
-    process = start_cli(tmp_path, "tiny", "small", "hangs", "full")
+@pytest.mark.parametrize("stuck", ["hangs", "holds-the-lock"])
+def test_killing_the_runner_loses_no_finished_row_and_leaves_no_worker(tmp_path, stuck):
+    process = start_cli(tmp_path, "tiny", "small", stuck, "full")
     out = tmp_path / "out"
     wait_for(lambda: len(list(out.glob("*.parquet"))) == 2, 60)
     wait_for(lambda: workers_of(process.pid))
     (worker,) = workers_of(process.pid)
+    if stuck == "holds-the-lock":
+        wait_for((tmp_path / "pid").exists)
     process.kill()
     process.wait()
     wait_for(lambda: gone(worker))
@@ -217,6 +277,20 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_is_finished(tmp_path):
     assert process.returncode == 130 and "Traceback" not in stderr
     assert "interrupted: 2 of 3 cells did not run" in stderr and "load/tiny" in stdout
     assert gone(worker) and len(list(out.glob("*.parquet"))) == 1
+
+
+def test_a_scheduler_ends_it_cleanly_too(tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    process = start_cli(tmp_path, "tiny", "hangs")
+    wait_for(lambda: len(list((tmp_path / "out").glob("*.parquet"))) == 1, 60)
+    wait_for(lambda: workers_of(process.pid))
+    (worker,) = workers_of(process.pid)
+    process.terminate()
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in stderr
+    assert gone(worker) and not list(scratch.glob("tpubench-*"))
 
 
 def test_a_run_says_what_it_did_and_what_to_type_next(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 
 import typer
@@ -40,11 +42,13 @@ def _say_sizes(asked: Asked, specs: list[Spec]) -> None:
     """Name what a default size is: nobody should take a small model's number for the published one's."""
     if asked.size is not None:
         return
-    sizes = load_workload(asked.workload).sizes
+    workload = load_workload(asked.workload)
     for device in dict.fromkeys(spec.device for spec in specs):
-        name = default_size(device)
-        hint = "; --size full for the published size" if name != "full" else ""
-        typer.echo(f"size {name} (the default on {device}): {sizes[name].summary}{hint}", err=True)
+        name = default_size(device, workload)
+        batches = ", ".join(str(b) for b in dict.fromkeys(spec.batch for spec in specs if spec.device == device))
+        hint = "; --size full for the published size" if name != "full" and "full" in workload.sizes else ""
+        what = f"{workload.sizes[name].summary}, batch {batches}"
+        typer.echo(f"size {name} (the default on {device}): {what}{hint}", err=True)
 
 
 def _measure(specs: list[Spec], out: Path, timeout: float, given: Assumptions) -> tuple[list[Record], list[Path], bool]:
@@ -53,6 +57,8 @@ def _measure(specs: list[Spec], out: Path, timeout: float, given: Assumptions) -
 
     records: list[Record] = []
     paths: list[Path] = []
+    # As a scheduler ends a job: the worker and its caches go, the finished rows stay.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with CellProgress(len(specs)) as progress:
         try:
             for record, path in run_cells(specs, out, timeout=timeout, given=given, on_event=progress):
