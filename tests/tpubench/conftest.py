@@ -1,3 +1,4 @@
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ def plugin(tmp_path, monkeypatch):
     folder.mkdir()
     fakes.install(folder)
     monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    # Before what is there: a checkout elsewhere may be named by it.
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
     monkeypatch.setenv("TPUBENCH_TEST_PID", str(tmp_path / "pid"))
     return folder

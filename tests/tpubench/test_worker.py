@@ -1,8 +1,10 @@
 """The worker's side of the channel, spoken to as the runner does, and what it makes of an exception."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -24,17 +26,26 @@ def request(scratch, size="tiny", **fields):
     return {"run": make_spec(**{**base, **fields}).to_dict(), "cache_dir": str(scratch)}
 
 
-def start(*command, **options):
-    """A worker, or ``command``, in a group of its own."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def start(*command, stdin=subprocess.PIPE):
+    """A worker, or ``command``, in a group of its own, which ends with the block whatever becomes of it."""
+    process = subprocess.Popen(
         [*(command or (sys.executable, "-P", "-m", "tpubench.worker"))],
-        stdin=subprocess.PIPE,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        **options,
     )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+            with contextlib.suppress(OSError):
+                stream.close()
 
 
 def ask(process, message):
@@ -42,16 +53,16 @@ def ask(process, message):
     process.stdin.flush()
 
 
-def answer(tmp_path, message, **options):
+def answer(message):
     """Every event of a request, the exit code, and what was printed beside."""
-    with start(**options) as process:
+    with start() as process:
         ask(process, message)
         events = [json.loads(line) for line in process.stdout]
         return events, process.wait(timeout=30), process.stderr.read()
 
 
 def test_a_cell_from_request_to_record(plugin, tmp_path):
-    events, code, _ = answer(tmp_path, request(tmp_path))
+    events, code, _ = answer(request(tmp_path))
     assert code == 0
     assert events[0]["event"] == "hello" and events[-1]["event"] == "record"
     steps = [e for e in events if e["event"] == "step"]
@@ -67,7 +78,7 @@ def test_a_cell_from_request_to_record(plugin, tmp_path):
 
 @pytest.mark.parametrize("size", ["prints", "oom"])
 def test_standard_output_holds_events_and_nothing_else(plugin, tmp_path, size):
-    events, code, printed = answer(tmp_path, request(tmp_path, size))
+    events, code, printed = answer(request(tmp_path, size))
     assert code == 0 and [e["event"] for e in events].count("record") == 1
     if size == "prints":
         assert '{"event": "record", "fields": {}}' in printed and "from a child" in printed
@@ -76,7 +87,7 @@ def test_standard_output_holds_events_and_nothing_else(plugin, tmp_path, size):
 
 
 def test_a_workload_nobody_offers_is_an_error_event(tmp_path):
-    events, code, _ = answer(tmp_path, request(tmp_path, workload="nothing"))
+    events, code, _ = answer(request(tmp_path, workload="nothing"))
     assert code == 0
     assert events[-1] == {
         "event": "error", "status": "error", "reason": "no workload is called 'nothing'",
@@ -90,7 +101,7 @@ def test_a_trace_is_written_where_it_was_asked_for(plugin, tmp_path):
     message = {
         "trace": spec, "cache_dir": str(tmp_path), "directory": str(where), "run_name": "one", "steps": 2
     }  # fmt: skip
-    events, code, _ = answer(tmp_path, message)
+    events, code, _ = answer(message)
     assert code == 0 and [e["name"] for e in events if e["event"] == "phase"] == ["build", "warmup", "capture"]
     path = Path(events[-1]["path"])
     assert events[-1]["event"] == "trace" and path.stat().st_size > 100
@@ -115,15 +126,22 @@ def test_a_worker_ends_when_whoever_asked_is_gone(plugin, tmp_path, size):
         assert process.wait(timeout=20) == -signal.SIGKILL
 
 
-def test_a_worker_started_by_hand_ends_itself_and_not_the_shell(plugin, tmp_path):
+@pytest.mark.parametrize("through", ["pipe", "socket"])
+def test_a_worker_started_by_hand_ends_itself_and_not_the_shell(plugin, tmp_path, through):
+    """Of a socket the kernel sends no signal: there the worker's own thread has to see the end."""
+    ours, theirs = socket.socketpair()
     command = f"{sys.executable} -P -m tpubench.worker; echo the shell lives"
-    with start("sh", "-c", command) as process:
-        ask(process, request(tmp_path, "hangs"))
+    with ours, theirs, start("sh", "-c", command, stdin=theirs if through == "socket" else subprocess.PIPE) as process:
+        theirs.close()
+        stdin = process.stdin or ours.makefile("w")
+        stdin.write(json.dumps(request(tmp_path, "hangs")) + "\n")
+        stdin.flush()
         lines = []
         for line in process.stdout:
             lines.append(line)
             if '"warmup"' in line:
-                process.stdin.close()
+                stdin.close()
+                ours.close()
         assert process.wait(timeout=20) == 0 and lines[-1] == "the shell lives\n"
 
 
@@ -151,7 +169,7 @@ def test_a_cell_needs_no_package_but_torch_and_numpy(plugin, tmp_path):
             """
         )
     )
-    events, code, printed = answer(tmp_path, request(tmp_path))
+    events, code, printed = answer(request(tmp_path))
     record = events[-1]["fields"]
     assert code == 0 and record["status"] == "ok" and record["correctness"] == "matched", printed
     # A trace is protobuf: its absence costs the device time, and the row says so.
