@@ -20,8 +20,7 @@ from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.executable import Executable
 from backend.embedded.interpreter import Interpreter
-from backend.embedded.layout import Layout, memory_order, read, write
-from backend.embedded.program import layout_of
+from backend.embedded.layout import Layout, layout_of, memory_order, read, write
 from backend.embedded.seed import GENERATOR, key_of
 
 Compiled = Callable[..., list[Any]]

@@ -6,25 +6,49 @@ program depends on: each tensor's shape, dtype and layout, and every argument th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any
 
-import jax
 import torch
 
-from backend.embedded.buffer import buffer_of, launched, rebind
+from backend.embedded.blocking import launch_and_wait
+from backend.embedded.buffer import Buffer, Pending, buffer_of, create, is_whole, launched, put
 from backend.embedded.cache import COUNTERS
 from backend.embedded.errors import DevicesDiffer
+from backend.embedded.layout import fills_storage
 from backend.embedded.lower import TABLE
-from backend.embedded.program import Program, RuntimeNumber, Targets
+from backend.embedded.mode import MODE
+from backend.embedded.number import RuntimeNumber
+from backend.embedded.program import Program, Targets
 
 Tensor = torch.Tensor
-#: How often the mode waits: eager-blocking after each launch.
-BLOCKING = False
-
 
 #: How free an argument is: its floats, or all its numbers, reach the program as inputs.
 _FLOATS, _NUMBERS = 1, 2
+
+
+class _Free(Enum):
+    """What stands in a signature for a number that is an input."""
+
+    FLOAT = float
+    INT = int
+
+
+#: What stands in a signature for a target that is written as a whole, and for targets whose values nothing else holds.
+_FILLED, _ALONE = object(), object()
+
+
+def _is_alone(target: Tensor) -> bool:
+    """Whether ``target``, which is among the inputs of a call, is all that holds its values.
+
+    Its buffer and the list of inputs hold them, and the look itself.
+    """
+    try:
+        return sys.getrefcount(target.untyped_storage().buffer.value) <= 3
+    except AttributeError:
+        return False
 
 
 def _is_free(value: Any, freedom: int) -> bool:
@@ -32,12 +56,6 @@ def _is_free(value: Any, freedom: int) -> bool:
     if freedom == 0 or value.__class__ not in (float, int) or (freedom == _FLOATS and value.__class__ is int):
         return False
     return bool(value != 0 and value != 1)
-
-
-def block_after_each_launch(blocking: bool) -> None:
-    """Wait for every op (``eager-blocking``), so that an error names the op that made it."""
-    global BLOCKING
-    BLOCKING = blocking
 
 
 class Op:
@@ -64,6 +82,56 @@ class Op:
                 self.freedom[i] = self.freedom[argument.name] = _NUMBERS
         self.programs: dict[tuple[Any, ...], Program] = {}
 
+    def functional(self, *args: Any, **kwargs: Any) -> Any:
+        """Run on device tensors, by the way that most calls take: one result, nothing written."""
+        key: list[Any] = []
+        inputs: list[Any] = []
+        for i, value in enumerate(args):
+            if isinstance(value, Tensor):
+                try:
+                    buffer = value.untyped_storage().buffer
+                except AttributeError:
+                    self._sign(value, 0, key, inputs)
+                    continue
+                form = buffer.form
+                key.append(form)
+                inputs.append(buffer.value)
+                if (
+                    value.shape != form.shape
+                    or value.dtype is not form.torch_dtype
+                    or not value.is_contiguous()
+                    or value.storage_offset()
+                ):
+                    key.append((value.shape, value.stride(), value.storage_offset(), value.dtype))
+            else:
+                self._sign(value, self.freedom.get(i, 0), key, inputs)
+        for name, value in kwargs.items():
+            key.append(name)
+            self._sign(value, self.freedom.get(name, 0), key, inputs)
+        signature = tuple(key)
+        COUNTERS.requests += 1
+        program = self.programs.get(signature)
+        if program is None:
+            program = self._compile(signature, args, kwargs, ())
+        quick = program.quick
+        if quick is None or not MODE.direct:
+            return self._run(program, inputs, ())
+        try:
+            arrays = quick(inputs)
+        except TypeError:
+            if not any(v.__class__ is Pending for v in inputs):
+                raise
+            # An earlier mode left it pending: looking it up settles it.
+            held = [buffer_of(v).array for v in args if isinstance(v, Tensor)]
+            assert held
+            return self.functional(*args, **kwargs)
+        COUNTERS.launches += 1
+        launched(arrays)
+        form = program.plain
+        tensor = create(form.shape, form.torch_dtype)
+        tensor.untyped_storage().buffer = Buffer(arrays[0], form)
+        return tensor
+
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets = ()) -> Any:
         """Run on device tensors. Results for which there is a target go there, and come back as None."""
         key: list[Any] = []
@@ -74,43 +142,71 @@ class Op:
         for name, value in kwargs.items():
             key.append(name)
             self._sign(value, freedom(name, 0), key, inputs)
+        alone = bool(targets) and MODE.recording is None
+        if alone:
+            launched(())  # what the launch before gave is not held on its account
         for target in targets:
             if target is None:
                 key.append(None)
+            elif fills_storage(target):
+                alone = alone and _is_alone(target)
+                key.append(_FILLED)  # what was there is not read: the program only depends on the target's layout
+                key.append((target.shape, target.stride(), target.dtype))
             else:
+                alone = False
                 self._sign(target, 0, key, inputs)
+        if alone:
+            key.append(_ALONE)
         signature = tuple(key)
         COUNTERS.requests += 1
         program = self.programs.get(signature)
         if program is None:
-            program = self._compile(signature, args, kwargs, targets)
-        COUNTERS.launches += 1
-        arrays = program.launch(inputs)
-        launched(arrays)
-        if BLOCKING:
-            jax.block_until_ready(arrays)
-        return self._deliver(program, iter(arrays), targets)
+            program = self._compile(signature, args, kwargs, targets, alone)
+        return self._run(program, inputs, targets)
+
+    def _run(self, program: Program, inputs: list[Any], targets: Targets) -> Any:
+        values: Sequence[Any]
+        if MODE.recording is not None:
+            values = MODE.recording.record(program, inputs)
+        else:
+            # Values that an earlier mode left pending.
+            inputs = [v.resolve() if v.__class__ is Pending else v for v in inputs]
+            if MODE.blocking:
+                values = launch_and_wait(self.called, lambda: program.launch(inputs))
+            else:
+                values = program.launch(inputs)
+            COUNTERS.launches += 1
+            launched(values)
+        results = []
+        found = iter(values)
+        for i, output in enumerate(program.outputs):
+            if output is None:
+                results.append(None)
+            elif i < len(targets) and (target := targets[i]) is not None:
+                put(target, next(found), output.form)
+                results.append(None)
+            else:
+                results.append(output.tensor(next(found)))
+        return results[0] if program.single else tuple(results)
 
     def _sign(self, value: Any, freedom: int, key: list[Any], inputs: list[Any]) -> None:
         """Add what the program depends on to ``key``, and what it takes to ``inputs``."""
         if isinstance(value, Tensor):
             try:
-                array = value.untyped_storage().buffer.array
+                buffer = value.untyped_storage().buffer
             except AttributeError:
                 if value.device.type != "pjrt":
                     self._sign_foreign(value, key, inputs)
                     return
-                array = buffer_of(value).array
-            inputs.append(array)
-            shape = array.shape
-            key.append(shape)
-            key.append(array.dtype)
-            if value.shape != shape or not value.is_contiguous() or value.storage_offset():
-                key.append((value.shape, value.stride(), value.storage_offset()))
-            key.append(value.dtype)
+                buffer = buffer_of(value)
+            form = buffer.form
+            inputs.append(buffer.value)
+            key.append(form)
+            if not is_whole(value, form):
+                key.append((value.shape, value.stride(), value.storage_offset(), value.dtype))
         elif isinstance(value, float):
             if _is_free(value, freedom):
-                key.append(float)
+                key.append(_Free.FLOAT)
                 inputs.append(value)
             else:
                 key.append(value.hex())  # 0.0 and -0.0 are two programs, a NaN is one
@@ -121,7 +217,7 @@ class Op:
         elif isinstance(value, torch.Generator):
             raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
         elif _is_free(value, freedom):
-            key.append(int)
+            key.append(_Free.INT)
             inputs.append(value)
         else:
             key.append(value.__class__)  # True, 1 and 1.0 are equal
@@ -135,34 +231,27 @@ class Op:
         inputs.append(value.item())
 
     def _compile(
-        self, signature: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets
-    ) -> Program:
+        self, signature: tuple[Any, ...], args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets,
+        alone: bool = False,
+    ) -> Program:  # fmt: skip
         def number(value: Any, freedom: int) -> Any:
             if isinstance(value, list | tuple):
                 return [number(v, freedom) for v in value]
             foreign = isinstance(value, Tensor) and value.device.type != "pjrt"
             return RuntimeNumber(value) if foreign or _is_free(value, freedom) else value
 
-        program = self.programs[signature] = Program(
+        program = Program(
             self.op,
             self.called,
             [number(a, self.freedom.get(i, 0)) for i, a in enumerate(args)],
             {k: number(v, self.freedom.get(k, 0)) for k, v in kwargs.items()},
             targets,
+            alone,
         )
+        if MODE.recording is not None:
+            program.check()
+        self.programs[signature] = program
         return program
-
-    def _deliver(self, program: Program, arrays: Any, targets: Targets) -> Any:
-        results = []
-        for i, make in enumerate(program.outputs):
-            if make is None:
-                results.append(None)
-            elif i < len(targets) and targets[i] is not None:
-                rebind(targets[i], next(arrays))
-                results.append(None)
-            else:
-                results.append(make(next(arrays)))
-        return results[0] if program.single else tuple(results)
 
 
 _conjugate = Op(torch.ops.aten._conj_physical.default)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,19 +18,26 @@ Launch = Callable[[list[jax.Array]], Sequence[jax.Array]]
 class Executable:
     """``function``, compiled for arrays like ``arguments``; :attr:`launch` takes them as one list.
 
-    ``function`` returns a flat sequence of arrays. Launching is asynchronous.
+    ``function`` returns a flat sequence of arrays. Launching is asynchronous. The arrays at the places
+    in ``donated`` are gone after a launch: their memory is the outputs' where it fits.
     """
 
     __slots__ = ("compiled", "launch")
 
-    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], arguments: Sequence[Any], name: str, donated: Sequence[int] = ()
+    ) -> None:
         def program(*arrays: jax.Array) -> list[jax.Array]:
             return list(function(*arrays))
 
         # XLA names its module after the function: the name is what a profile shows.
         program.__name__ = re.sub(r"\W", "_", name)
         start = time.perf_counter()
-        self.compiled = jax.jit(program, keep_unused=True).lower(*arguments).compile()
+        with warnings.catch_warnings():
+            # Not every array that is free fits an output, and jax would say so each time.
+            warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+            jitted = jax.jit(program, keep_unused=True, donate_argnums=tuple(donated))
+            self.compiled = jitted.lower(*arguments).compile()
         COUNTERS.compile_s += time.perf_counter() - start
         COUNTERS.misses += 1
         self.launch: Launch = _direct(self.compiled) or _public(self.compiled)

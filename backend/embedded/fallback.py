@@ -16,6 +16,7 @@ from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
 from backend.embedded.dispatch import TAKES_NOTES, Op, resolved
 from backend.embedded.errors import OpNotLowered
+from backend.embedded.layout import refuse_overlap
 from backend.embedded.lower import TABLE
 from backend.embedded.lower.table import takes_tensors
 
@@ -97,7 +98,7 @@ def _functional(op: Op) -> Kernel:
     returns_list = [str(r.type) for r in op.op._schema.returns] == ["List[Tensor]"]
     if returns_list:
         return lambda *args, **kwargs: list(op(args, kwargs))
-    return lambda *args, **kwargs: op(args, kwargs)
+    return op.functional
 
 
 def _inplace(op: Op) -> Kernel:
@@ -132,6 +133,7 @@ def put(out: Tensor, result: Tensor) -> None:
         out.resize_(result.shape)
         if not is_dense(tuple(result.shape), result.stride()):
             out.as_strided_(result.shape, result.stride())
+    refuse_overlap(aten.copy_.default, out)
     if out.numel():
         _alias((result,), {}, (out,))
 
