@@ -19,6 +19,8 @@ from backend.embedded.decompose import decompositions
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.executable import Executable
+from backend.embedded.identity import graph_text, known
+from backend.embedded.identity import key as disk_key
 from backend.embedded.interpreter import Interpreter
 from backend.embedded.layout import Layout, memory_order, read, write
 from backend.embedded.program import layout_of
@@ -96,7 +98,14 @@ class GraphProgram:
                 results.append(value if layout is None else write(base, layout, value))
             return results + self._laid_out(outputs)
 
-        return Executable(traced, arrays, self.name)
+        def key() -> str:
+            known(*(lowering.function for lowering in interpreter.lowerings.values()))
+            return disk_key("graph", self.name, graph_text(interpreter.module), list(signature), list(arrays))
+
+        executable = Executable(traced, arrays, self.name, key, lambda: self.outputs)
+        # Of a program from disk nothing was traced.
+        self.outputs = [None if o is None else (o[0], tuple(o[1]), tuple(o[2])) for o in executable.notes]
+        return executable
 
     def _laid_out(self, outputs: Sequence[Any]) -> list[jax.Array]:
         """The outputs in memory order under the strides that the graph promised, and how to wrap each."""

@@ -1,4 +1,4 @@
-"""A compiled program, and the quickest way to launch it."""
+"""A compiled program, from disk where it is there, and the quickest way to launch it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.experimental import serialize_executable
 
+from backend.embedded import disk
 from backend.embedded.cache import COUNTERS
+from backend.embedded.disk import Entry
+from backend.embedded.identity import NoKey
 
 Launch = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
@@ -18,21 +22,72 @@ class Executable:
     """``function``, compiled for arrays like ``arguments``; :attr:`launch` takes them as one list.
 
     ``function`` returns a flat sequence of arrays. Launching is asynchronous.
+
+    ``key`` gives the program's name on disk (:func:`backend.embedded.identity.key`); without one it is compiled
+    anew in every process. ``describe`` gives what its maker learns while it is traced, JSON-ready: it is kept
+    with the program and comes back as :attr:`notes`.
     """
 
-    __slots__ = ("compiled", "launch")
+    __slots__ = ("compiled", "launch", "notes")
 
-    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], arguments: Sequence[Any], name: str,
+        key: Callable[[], str] | None = None, describe: Callable[[], Any] | None = None,
+    ) -> None:  # fmt: skip
         def program(*arrays: jax.Array) -> list[jax.Array]:
             return list(function(*arrays))
 
         # XLA names its module after the function: the name is what a profile shows.
         program.__name__ = re.sub(r"\W", "_", name)
-        start = time.perf_counter()
-        self.compiled = jax.jit(program, keep_unused=True).lower(*arguments).compile()
-        COUNTERS.compile_s += time.perf_counter() - start
-        COUNTERS.misses += 1
+        kept = disk.current()
+        place = _place(key) if kept is not None else None
+        if kept is not None and place is None:
+            kept.miss()
+        loaded = kept.load(place, lambda entry: _loaded(entry, arguments)) if kept is not None and place else None
+        if loaded is not None:
+            self.compiled, self.notes = loaded
+            COUNTERS.loads += 1
+        else:
+            start = time.perf_counter()
+            self.compiled = jax.jit(program, keep_unused=True).lower(*arguments).compile()
+            seconds = time.perf_counter() - start
+            COUNTERS.compile_s += seconds
+            COUNTERS.misses += 1
+            self.notes = describe() if describe is not None else None
+            if kept is not None and place is not None:
+                _keep(kept, place, name, self.compiled, self.notes, seconds)
         self.launch: Launch = _direct(self.compiled) or _public(self.compiled)
+
+
+def _place(key: Callable[[], str] | None) -> str | None:
+    if key is None:
+        return None
+    try:
+        return key()
+    except NoKey:
+        return None
+
+
+def _keep(kept: disk.Disk, place: str, name: str, compiled: Any, notes: Any, seconds: float) -> None:
+    try:
+        program, _, out = serialize_executable.serialize(compiled)
+    except Exception:
+        # What PJRT cannot write out (a host callback): it is compiled anew each time.
+        kept.use.unwritten += 1
+        return
+    kept.store(place, Entry(name, program, {"outputs": out.num_leaves, "notes": notes}, seconds))
+
+
+def _loaded(entry: Entry, arguments: Sequence[Any]) -> tuple[Any, Any]:
+    """``(compiled, notes)``; raises whatever is wrong with the entry."""
+    given = jax.tree_util.tree_structure((tuple(arguments), {}))
+    returned = jax.tree_util.tree_structure([0] * entry.notes["outputs"])
+    placed = next((sorted(a.devices(), key=lambda d: d.id) for a in arguments if isinstance(a, jax.Array)), None)
+    devices = placed or jax.devices()[:1]
+    compiled = serialize_executable.deserialize_and_load(
+        entry.program, given, returned, backend=devices[0].client, execution_devices=devices
+    )
+    return compiled, entry.notes["notes"]
 
 
 def _public(compiled: Any) -> Launch:

@@ -13,10 +13,12 @@ import numpy as np
 import torch
 
 from backend.embedded.buffer import buffer_of, is_dense, is_whole, wrap, wrap_strided
-from backend.embedded.decompose import decomposed
+from backend.embedded.decompose import decomposed, ingredients
 from backend.embedded.dtype import to_jax
 from backend.embedded.errors import LoweringMismatch, OpNotLowered
 from backend.embedded.executable import Executable
+from backend.embedded.identity import key as disk_key
+from backend.embedded.identity import known
 from backend.embedded.layout import Layout, memory_order, read, write
 from backend.embedded.lower import TABLE
 from backend.embedded.promotion import Kind as PromotionKind
@@ -150,7 +152,12 @@ class Program:
             return out
 
         arguments = ([jax.ShapeDtypeStruct((3,), jnp.uint32)] if self.random else []) + arrays + bases
-        self.executable = Executable(traced, arguments, _name(op))
+
+        def key() -> str:
+            known(*((lowering.function,) if lowering else ingredients(op)))
+            return disk_key("op", op, called, template, named, inputs, places, arguments, expect)
+
+        self.executable = Executable(traced, arguments, _name(op), key)
         self.outputs = tuple(_maker(e) for e in expect)
 
     def launch(self, arrays: list[Any]) -> Sequence[jax.Array]:
