@@ -57,7 +57,7 @@ class Embedded:
             "JAX_PLATFORMS": platform,
             # The cache on disk is our own (backend/embedded/disk.py): jax's below it would warm a cold cell.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
-            "TPUBENCH_CACHE_DIR": "" if cache == "off" else str(cache_dir / "embedded"),
+            "TPUBENCH_CACHE_DIR": "" if cache == "off" else str(cache_dir),
             "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         }
 

@@ -28,6 +28,8 @@ T = TypeVar("T")
 #: Where the cache lies (none: no cache on disk), and how many bytes it may hold.
 FOLDER_VARIABLE = "TPUBENCH_CACHE_DIR"
 BYTES_VARIABLE = "TPUBENCH_CACHE_BYTES"
+#: Other backends' caches may lie beside ours.
+SUBFOLDER = "embedded"
 DEFAULT_BYTES = 4 * 2**30
 
 _MAGIC = b"tpubench-program-1\n"
@@ -276,7 +278,7 @@ def current() -> Disk | None:
     global _disk, _opened
     if not _opened:
         folder = os.environ.get(FOLDER_VARIABLE)
-        _disk = Disk(Path(folder), limit_of(os.environ.get(BYTES_VARIABLE))) if folder else None
+        _disk = Disk(Path(folder) / SUBFOLDER, limit_of(os.environ.get(BYTES_VARIABLE))) if folder else None
         _opened = True
     return _disk
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 from jax.experimental import serialize_executable
 
-from backend.embedded import disk
+from backend.embedded import disk, dump, oplog
 from backend.embedded.cache import COUNTERS
 from backend.embedded.disk import Entry
 from backend.embedded.identity import NoKey
@@ -39,24 +40,33 @@ class Executable:
 
         # XLA names its module after the function: the name is what a profile shows.
         program.__name__ = re.sub(r"\W", "_", name)
+        lower = functools.partial(jax.jit(program, keep_unused=True).lower, *arguments)
         kept = disk.current()
         place = _place(key) if kept is not None else None
         if kept is not None and place is None:
             kept.miss()
+        start = time.perf_counter()
         loaded = kept.load(place, lambda entry: _loaded(entry, arguments)) if kept is not None and place else None
         if loaded is not None:
             self.compiled, self.notes = loaded
+            origin, seconds, lowered = "disk", time.perf_counter() - start, None
             COUNTERS.loads += 1
         else:
             start = time.perf_counter()
-            self.compiled = jax.jit(program, keep_unused=True).lower(*arguments).compile()
-            seconds = time.perf_counter() - start
+            lowered = lower()
+            self.compiled = lowered.compile()
+            origin, seconds = "compiled", time.perf_counter() - start
             COUNTERS.compile_s += seconds
             COUNTERS.misses += 1
             self.notes = describe() if describe is not None else None
             if kept is not None and place is not None:
                 _keep(kept, place, name, self.compiled, self.notes, seconds)
         self.launch: Launch = _direct(self.compiled) or _public(self.compiled)
+        if oplog.wanted():
+            self.launch = oplog.traced(self.launch, name, f"{origin} {seconds * 1e3:.2f} ms")
+        where = dump.folder()
+        if where is not None:
+            dump.write(where, name, lowered or lower(), self.compiled, arguments, origin, seconds)
 
 
 def _place(key: Callable[[], str] | None) -> str | None:
