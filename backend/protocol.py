@@ -54,7 +54,8 @@ class Backend(Protocol):
     def environment(self, device: str, mode: str, cache: str, cache_dir: Path) -> dict[str, str]:
         """Environment variables the worker needs before torch or jax is imported.
 
-        ``cache`` is the Spec's; ``cache_dir`` is where this cell's compile caches may live.
+        ``cache`` is the Spec's: ``cold``, ``warm`` or ``off``. ``cache_dir`` is where this cell's compile caches
+        live: an empty folder for a cold cell, one that earlier cells may have filled for a warm one.
         """
 
     def open(self, device: str, mode: str, *, cpu_fallback: bool) -> torch.device:
@@ -71,10 +72,18 @@ class Backend(Protocol):
         """Return once the work behind ``outputs``, and everything launched before it, is done."""
 
     def compile_count(self) -> int:
-        """How many programs have been compiled so far in this process."""
+        """How many programs have been compiled, or loaded from disk, so far in this process.
+
+        Both make a step slower than the next: a warm-up ends when neither happens any more.
+        """
 
     def cache_stats(self) -> dict[str, int | float | None]:
-        """``requests, hits, misses, compile_s, disk_requests, disk_hits, disk_misses``; None: not counted."""
+        """``requests, hits, misses, compile_s`` of the programs in memory; of those on disk, where they are kept,
+        ``disk_requests, disk_hits, disk_misses, disk_s, disk_read_bytes, disk_written_bytes, disk_rejected,
+        disk_unwritten``. None: not counted.
+
+        A request is a hit, a miss (compiled), or found on disk.
+        """
 
     def counters(self) -> dict[str, Any]:
         """``launches, graphs, graph_breaks, cpu_fallbacks, cpu_fallback_ops, compile_scope``, as far as known."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tpubench.errors import BadValue, TpubenchError, UnknownName
 from tpubench.failure import one_line
-from tpubench.spec import Spec
+from tpubench.spec import CACHES, Spec
 
 if TYPE_CHECKING:
     from backend.protocol import Backend
@@ -56,6 +56,7 @@ class Asked:
     seed: int = 0
     steps: int = 30
     cpu_fallback: bool = False
+    cache: str = "cold"
 
 
 def load_workload(name: str) -> Workload:
@@ -145,6 +146,7 @@ def cells(asked: Asked) -> list[Spec]:
     modes = _chosen("--mode", "mode", asked.mode, sorted({m for b in backends for m in b.modes()}))
     devices = _chosen("--device", "device", asked.device, sorted({d for b in backends for d in b.devices()}))
     phases = _chosen("--phase", "phase", asked.phase, workload.phases)
+    caches = _chosen("--cache", "cache state", asked.cache, CACHES)
     dtypes = [DTYPES[d] for d in _chosen("--dtype", "dtype", asked.dtype, list(DTYPES))]
     if not 1 <= asked.steps <= _LARGEST:
         raise BadValue("--steps", asked.steps, "give 1 or more, below 2**63; 30 make a 95 % interval worth having")
@@ -156,7 +158,9 @@ def cells(asked: Asked) -> list[Spec]:
         sizes = _chosen("--size", "size", default if asked.size is None else asked.size, list(workload.sizes))
         for size in sizes:
             batches = _batches(asked.batch, workload.sizes[size].batch)
-            for phase, dtype, batch, name, mode in itertools.product(phases, dtypes, batches, names, modes):
+            for phase, dtype, batch, name, mode, cache in itertools.product(
+                phases, dtypes, batches, names, modes, caches
+            ):
                 found.append(
                     Spec(
                         workload=asked.workload,
@@ -168,6 +172,7 @@ def cells(asked: Asked) -> list[Spec]:
                         dtype=dtype,
                         phase=phase,
                         seq_len=workload.sizes[size].seq_len,
+                        cache=cache,
                         seed=asked.seed,
                         steps=asked.steps,
                         cpu_fallback=asked.cpu_fallback,

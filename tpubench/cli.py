@@ -66,6 +66,15 @@ def run(
     out: Annotated[Path, typer.Option("--out", help="Where the records go.")] = Path("results"),
     timeout: Timeout = 1800.0,
     cpu_fallback: Fallback = False,
+    cache: Annotated[
+        str | None, typer.Option("--cache", help="Compile caches at the start: cold, warm, off, or a list. [cold]")
+    ] = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option("--cache-dir", help="Keep the caches of warm cells here; implies --cache warm.")
+    ] = None,
+    dump_hlo: Annotated[
+        Path | None, typer.Option("--dump-hlo", help="Write each program's StableHLO and optimised HLO here.")
+    ] = None,
     chip: Chip = None,
     price: Price = None,
     peak_tflops: Peak = None,
@@ -75,10 +84,12 @@ def run(
     from tpubench.accounting import Assumptions
     from tpubench.cells import Asked
     from tpubench.commands.run import run as command
+    from tpubench.conditions import Conditions
 
-    asked = Asked(workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback)
+    state = cache if cache is not None else "cold" if cache_dir is None else "warm"
+    asked = Asked(workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback, state)
     given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
-    raise typer.Exit(command(asked, out, timeout, given))
+    raise typer.Exit(command(asked, out, timeout, given, Conditions(cache_dir, dump_hlo)))
 
 
 @app.command()

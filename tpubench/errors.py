@@ -1,7 +1,7 @@
 """One named error for each mistake a user can make: what, which value, and the remedy, in one line.
 
 TpubenchError
-├── UnknownName            a workload, backend, mode, size, dtype, device or phase nobody offers
+├── UnknownName            a workload, backend, mode, size, dtype, device, phase or cache state nobody offers
 ├── UnknownChip            a chip that the catalogue does not list
 ├── BadValue               a number or list that cannot be meant
 ├── NoFilesMatch           a pattern or folder without one result file
@@ -86,8 +86,8 @@ class UnknownSchema(TpubenchError):
 class UnwritableDirectory(TpubenchError):
     """Results or traces cannot be written there."""
 
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"cannot write to '{path}' ({why})", "name a writable folder with --out")
+    def __init__(self, path: object, why: str, option: str = "--out") -> None:
+        super().__init__(f"cannot write to '{path}' ({why})", f"name a writable folder with {option}")
 
 
 class NothingToCompare(TpubenchError):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tpubench import machine
+from tpubench.conditions import DUMP_VARIABLE, TRACE_VARIABLE
 from tpubench.failure import one_line
 from tpubench.spec import Spec
 
@@ -22,6 +24,11 @@ _CACHE = {
     "disk_requests": "disk_requests",
     "disk_hits": "disk_hits",
     "disk_misses": "disk_misses",
+    "disk_s": "disk_s",
+    "disk_read_bytes": "disk_read_bytes",
+    "disk_written_bytes": "disk_written_bytes",
+    "disk_rejected": "disk_rejected",
+    "disk_unwritten": "disk_unwritten",
 }
 _COUNTERS = ("graphs", "graph_breaks", "cpu_fallbacks", "cpu_fallback_ops", "compile_scope")
 _DESCRIBED = (
@@ -47,6 +54,21 @@ def of_backend(backend: Any, fields: dict[str, Any]) -> None:
 
 def _cache(stats: Mapping[str, Any]) -> dict[str, Any]:
     return {column: stats.get(name) for column, name in _CACHE.items()}
+
+
+def doubts(spec: Spec, fields: Mapping[str, Any]) -> list[str]:
+    """Where a warm cell was not wholly warm, where programs could not be kept, and what debugging added."""
+    missed, requests, unwritten = (fields.get(f"disk_{name}") for name in ("misses", "requests", "unwritten"))
+    found = []
+    if spec.cache == "warm" and missed:
+        found.append(f"not wholly warm: {missed} of {requests} programs were not in the cache on disk")
+    if unwritten:
+        found.append(f"{unwritten} programs could not be kept on disk: is the folder full, or not to be written to?")
+    if os.environ.get(DUMP_VARIABLE):
+        found.append("the first step and the warm-up hold the writing of HLO")
+    if os.environ.get(TRACE_VARIABLE, "0") not in ("", "0"):
+        found.append(f"{TRACE_VARIABLE} is set: every step holds the writing of a line a launch")
+    return found
 
 
 def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

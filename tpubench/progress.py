@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import TracebackType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from tpubench.conditions import TRACE_VARIABLE
 from tpubench.spec import Spec
 
 
@@ -17,7 +19,8 @@ class CellProgress:
 
     def __init__(self, total: int) -> None:
         self._console = Console(stderr=True, highlight=False)
-        self._live = self._console.is_terminal
+        # A line that is redrawn and lines that come between do not mix.
+        self._live = self._console.is_terminal and not os.environ.get(TRACE_VARIABLE)
         self._total = total
         self._done = 0
         self._began = time.monotonic()

@@ -10,7 +10,9 @@ from tpubench.spec import Spec
 
 # Version history of the record's schema. A reader takes every version up to its own.
 #   1  2026-12  the first.
-SCHEMA_VERSION = 1
+#   2  2026-12  a program found on disk is no compile_miss, which version 1 could not tell apart; disk_s, its bytes
+#               and faults.
+SCHEMA_VERSION = 2
 
 
 class Status(StrEnum):
@@ -79,11 +81,16 @@ class Record:
     # -- compiling -----------------------------------------------------------------------------------
     compile_requests: int | None = None  # lookups in the in-memory cache of executables, whole run
     compile_hits: int | None = None
-    compile_misses: int | None = None
+    compile_misses: int | None = None  # programs compiled; a request that is neither was found on disk
     compile_s: float | None = None
-    disk_requests: int | None = None  # lookups in the cache on disk
+    disk_requests: int | None = None  # lookups in the cache on disk, of programs not yet in memory
     disk_hits: int | None = None
     disk_misses: int | None = None
+    disk_s: float | None = None  # reading, loading and writing programs
+    disk_read_bytes: int | None = None
+    disk_written_bytes: int | None = None
+    disk_rejected: int | None = None  # entries torn or altered: thrown away, compiled anew
+    disk_unwritten: int | None = None  # programs that could not be kept
     compile_scope: str | None = None  # what is compiled together: op | forward+backward | ...
     launches_per_step: float | None = None  # executables launched a timed step, where the backend counts
     graphs: int | None = None

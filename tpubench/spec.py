@@ -7,6 +7,9 @@ import hashlib
 import json
 from typing import Any
 
+#: What the compile caches on disk hold when a cell begins.
+CACHES = ("cold", "warm", "off")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spec:
@@ -25,7 +28,7 @@ class Spec:
     dtype: str = "float32"
     phase: str = "train"  # train | infer
     seq_len: int | None = None
-    cache: str = "cold"  # cold: every compile cache starts empty | off: no cache on disk | warm
+    cache: str = "cold"  # cold: every compile cache starts empty | warm: filled by earlier runs | off: none on disk
     mesh: str = ""
     seed: int = 0
     steps: int = 30
@@ -54,5 +57,6 @@ class Spec:
 
     @property
     def label(self) -> str:
-        """How a person names the cell: ``resnet/small embedded:eager``."""
-        return f"{self.workload}/{self.size} {self.backend}:{self.mode}"
+        """How a person names the cell: ``resnet/small embedded:eager``, with its cache where that is not cold."""
+        cache = "" if self.cache == "cold" else f" cache={self.cache}"
+        return f"{self.workload}/{self.size} {self.backend}:{self.mode}{cache}"

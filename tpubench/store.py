@@ -74,8 +74,8 @@ def file_name(record: Record) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", "_".join(parts)) + ".parquet"
 
 
-def ensure_writable(directory: Path) -> None:
-    """Make ``directory``, and try it.
+def ensure_writable(directory: Path, option: str = "--out") -> None:
+    """Make ``directory``, which ``option`` named, and try it.
 
     Raises:
         UnwritableDirectory: nothing can be written there.
@@ -86,7 +86,7 @@ def ensure_writable(directory: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UnwritableDirectory(directory, error.strerror or str(error)) from error
+        raise UnwritableDirectory(directory, error.strerror or str(error), option) from error
 
 
 def write(record: Record, directory: Path) -> Path:

@@ -5,11 +5,12 @@ these packages on its path: nothing else is imported, but protobuf where a trace
 is one line on standard input, which stays open: when it closes, whoever asked is gone, and the
 process group ends itself.
 
-    {"run": SPEC, "cache_dir": DIR}                        -> phase, step, ..., measured, ..., record
+    {"run": SPEC, "cache_dir": DIR, "primes": BOOL}        -> phase, step, ..., measured, ..., record | primed
     {"trace": SPEC, "cache_dir": DIR, "directory": DIR,
      "run_name": NAME, "steps": N}                         -> phase, step, ..., trace
 
-Every request ends with one ``record``, ``trace`` or ``error`` event. ``measured`` holds what the
+Every request ends with one ``record``, ``primed``, ``trace`` or ``error`` event. ``primed`` comes of a worker
+that ``primes``: it found its caches on disk wanting, filled them in its warm-up, and measured nothing. ``measured`` holds what the
 record will, as far as the timed steps go: it is what is left if the process dies in what follows.
 """
 
@@ -52,7 +53,8 @@ def main() -> None:
             emit({"event": "trace", "path": str(_trace(request, emit))})
         else:
             scratch = Path(request["cache_dir"])
-            emit({"event": "record", "fields": _run(Spec.from_dict(request["run"]), scratch, emit)})
+            fields = _run(Spec.from_dict(request["run"]), scratch, emit, primes=request.get("primes", False))
+            emit({"event": "primed"} if fields is None else {"event": "record", "fields": fields})
     except BaseException as error:
         traceback.print_exc()
         emit({"event": "error", **failure(error)})
@@ -112,7 +114,8 @@ def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any]:
     return workload, backend, step, backend.prepare(step, spec.mode)
 
 
-def _run(spec: Spec, scratch: Path, emit: Emit) -> dict[str, Any]:
+def _run(spec: Spec, scratch: Path, emit: Emit, *, primes: bool) -> dict[str, Any] | None:
+    """The record's fields; None: a worker that ``primes`` found that there was something to fill."""
     from tpubench.check import MISMATCHED
     from tpubench.measure import Samples, time_steps, warm_up
 
@@ -121,6 +124,8 @@ def _run(spec: Spec, scratch: Path, emit: Emit) -> dict[str, Any]:
     try:
         emit({"event": "phase", "name": "warmup"})
         warm_up(backend, run, step.live, spec, _notify(emit, backend), samples)
+        if primes and backend.cache_stats().get("disk_misses"):
+            return None
         emit({"event": "phase", "name": "timed"})
         time_steps(backend, run, step.live, spec, samples)
     except BaseException as error:
@@ -139,7 +144,7 @@ def _run(spec: Spec, scratch: Path, emit: Emit) -> dict[str, Any]:
     if samples.compiled_in_timed:
         fields["status"] = str(Status.RECOMPILED)
         fields["reason"] = (
-            f"{samples.compiled_in_timed} programs were compiled in the {spec.steps} timed steps: "
+            f"{samples.compiled_in_timed} programs were compiled or loaded in the {spec.steps} timed steps: "
             "a value or shape changes from step to step"
         )
     elif fields["correctness"] == MISMATCHED:
@@ -153,6 +158,7 @@ def _measured(workload: Any, backend: Any, spec: Spec, samples: Any) -> dict[str
     fields: dict[str, Any] = {"warnings": [], **samples.fields(), **machine.describe(), "tpubench_version": __version__}
     facts.add(fields, "peak memory", lambda: facts.memory(backend))
     facts.of_backend(backend, fields)
+    fields["warnings"] += facts.doubts(spec, fields)
     facts.add(
         fields,
         "throughput",

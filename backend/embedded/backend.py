@@ -55,7 +55,9 @@ class Embedded:
         return {
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
             "JAX_PLATFORMS": platform,
+            # The cache on disk is our own (backend/embedded/disk.py): jax's below it would warm a cold cell.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
+            "TPUBENCH_CACHE_DIR": "" if cache == "off" else str(cache_dir),
             "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         }
 
@@ -103,24 +105,32 @@ class Embedded:
         synchronize()
 
     def compile_count(self) -> int:
-        """Executables compiled so far."""
+        """Executables compiled or loaded from disk so far: either makes a step slower than the next."""
         from backend.embedded.cache import COUNTERS
 
-        return COUNTERS.misses
+        return COUNTERS.misses + COUNTERS.loads
 
     def cache_stats(self) -> dict[str, int | float | None]:
-        """The executable cache in memory; nothing is kept on disk yet."""
+        """The executable cache in memory, and below it the one on disk, where there is one."""
+        from backend.embedded import disk
         from backend.embedded.cache import COUNTERS
 
+        kept = disk.current()
+        use = kept.use if kept is not None else None
         return {
             "requests": COUNTERS.requests,
             "hits": COUNTERS.hits,
             "misses": COUNTERS.misses,
             # An executable is compiled at a graph's first call, after Dynamo's own clock has stopped.
             "compile_s": COUNTERS.compile_s + (dynamo.compile_seconds() if self._mode == "compile" else 0.0),
-            "disk_requests": None,
-            "disk_hits": None,
-            "disk_misses": None,
+            "disk_requests": use and use.requests,
+            "disk_hits": use and use.hits,
+            "disk_misses": use and use.misses,
+            "disk_s": use and use.seconds,
+            "disk_read_bytes": use and use.read_bytes,
+            "disk_written_bytes": use and use.written_bytes,
+            "disk_rejected": use and use.rejected,
+            "disk_unwritten": use and use.unwritten,
         }
 
     def counters(self) -> dict[str, Any]:

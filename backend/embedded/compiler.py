@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
 from backend.embedded.backend import DEVICE_NAME
 from backend.embedded.buffer import buffer_of, is_dense, is_whole, launched, rebind, wrap, wrap_strided
@@ -19,6 +20,8 @@ from backend.embedded.decompose import decompositions
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.executable import Executable
+from backend.embedded.graphs import GraphCode, SavedGraph, kept_graphs
+from backend.embedded.identity import key as disk_key
 from backend.embedded.interpreter import Interpreter
 from backend.embedded.layout import Layout, layout_of, memory_order, read, write
 from backend.embedded.seed import GENERATOR, key_of
@@ -27,14 +30,29 @@ Compiled = Callable[..., list[Any]]
 
 
 class GraphProgram:
-    """One graph, compiled for each set of input layouts it is called with (one, as a rule)."""
+    """One graph, compiled for each set of input layouts it is called with (one, as a rule).
 
-    def __init__(self, module: torch.fx.GraphModule, name: str) -> None:
-        self.interpreter = Interpreter(module)
+    ``saved`` stands for the graph where it comes from disk: it is only read where a program has to be compiled.
+    """
+
+    def __init__(self, graph: torch.fx.GraphModule | SavedGraph, name: str) -> None:
+        if isinstance(graph, SavedGraph):
+            self._interpreter: Interpreter | None = None
+            self.saved = graph
+        else:
+            self._interpreter = Interpreter(graph)
+            self.saved = SavedGraph.of(self._interpreter)
         self.name = name
         self.executables: dict[tuple[Any, ...], Executable] = {}
         self.outputs: list[tuple[bool, tuple[int, ...], tuple[int, ...]] | None] = []
         COUNTERS.graphs += 1
+
+    @property
+    def interpreter(self) -> Interpreter:
+        """The graph as a function."""
+        if self._interpreter is None:
+            self._interpreter = Interpreter(self.saved.module())
+        return self._interpreter
 
     def __call__(self, *args: Any) -> list[Any]:
         """Run on device tensors (and plain numbers); writes go to their tensors, outputs come back."""
@@ -56,7 +74,7 @@ class GraphProgram:
         key = tuple(signature)
         COUNTERS.requests += 1
         executable = self.executables.get(key)
-        if self.interpreter.random:
+        if self.saved.random:
             arrays.insert(0, jax.device_put(GENERATOR.next_key()))
         if executable is None:
             executable = self.executables[key] = self._compile(signature, arrays)
@@ -64,7 +82,7 @@ class GraphProgram:
         outputs = executable.launch(arrays)
         launched(outputs)
         results = iter(outputs)
-        for index in self.interpreter.written:
+        for index in self.saved.written:
             if args[index].device.type == DEVICE_NAME:
                 rebind(args[index], next(results))
             else:
@@ -72,11 +90,11 @@ class GraphProgram:
         return [None if make is None else _made(next(results), *make) for make in self.outputs]
 
     def _compile(self, signature: Sequence[tuple[Any, ...]], arrays: Sequence[jax.Array]) -> Executable:
-        interpreter = self.interpreter
+        saved = self.saved
 
         def traced(*given: jax.Array) -> list[jax.Array]:
-            key = None
-            if interpreter.random:
+            key, interpreter = None, self.interpreter
+            if saved.random:
                 key, given = key_of(given[0]), given[1:]
             held = iter(given)
             inputs, bases = [], []
@@ -95,7 +113,13 @@ class GraphProgram:
                 results.append(value if layout is None else write(base, layout, value))
             return results + self._laid_out(outputs)
 
-        return Executable(traced, arrays, self.name)
+        def key() -> str:
+            return disk_key("graph", self.name, saved.text(), list(signature), list(arrays))
+
+        executable = Executable(traced, arrays, self.name, key, lambda: self.outputs)
+        # Of a program from disk nothing was traced.
+        self.outputs = [None if o is None else (o[0], tuple(o[1]), tuple(o[2])) for o in executable.notes]
+        return executable
 
     def _laid_out(self, outputs: Sequence[Any]) -> list[jax.Array]:
         """The outputs in memory order under the strides that the graph promised, and how to wrap each."""
@@ -128,31 +152,23 @@ def _made(array: jax.Array, strided: bool, size: tuple[int, ...], stride: tuple[
     return wrap_strided(array, size, stride) if strided else wrap(array)
 
 
-def _compiler(kind: str) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]:
-    def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Compiled:
-        program = GraphProgram(module, f"{kind}_{COUNTERS.graphs}")
+def _compiler(kind: str) -> SerializableAOTDispatchCompiler:
+    def compile_graph(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> GraphCode:
+        return GraphCode.of(GraphProgram(module, f"{kind}_{COUNTERS.graphs}"))
 
-        def boxed(arguments: list[Any]) -> list[Any]:
-            # AOTAutograd hands over its only reference to what backward no longer needs.
-            taken = tuple(arguments)
-            arguments.clear()
-            return program(*taken)
-
-        boxed._boxed_call = True  # type: ignore[attr-defined]
-        return boxed
-
-    return compile_graph
+    return SerializableAOTDispatchCompiler(GraphCode, compile_graph)
 
 
 def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **_: Any) -> Any:
     """The ``torch.compile`` backend ``pjrt``: forward and backward each one executable."""
-    return aot_autograd(
-        fw_compiler=_compiler("forward"),
-        bw_compiler=_compiler("backward"),
-        inference_compiler=_compiler("graph"),
-        decompositions=decompositions(),
-        keep_inference_input_mutations=True,
-    )(module, example_inputs)
+    with kept_graphs():
+        return aot_autograd(
+            fw_compiler=_compiler("forward"),
+            bw_compiler=_compiler("backward"),
+            inference_compiler=_compiler("graph"),
+            decompositions=decompositions(),
+            keep_inference_input_mutations=True,
+        )(module, example_inputs)
 
 
 def register() -> None:

@@ -29,6 +29,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {op: function for op, function in table.items() if op not in TABLE and ours(function)}
 
 
+def ingredients(op: torch._ops.OpOverload) -> list[Callable[..., Any]]:
+    """Every function that the decomposition of ``op`` may come down to."""
+    own = decompositions().get(op)
+    return [*([own] if own is not None else []), *(lowering.function for lowering in TABLE.values())]
+
+
 def decomposed(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
     """``op`` as a function of arrays, by its decomposition.
 

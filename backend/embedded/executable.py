@@ -1,7 +1,8 @@
-"""A compiled program, and the quickest way to launch it."""
+"""A compiled program, from disk where it is there, and the quickest way to launch it."""
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 import warnings
@@ -9,8 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.experimental import serialize_executable
 
+from backend.embedded import disk, dump, oplog
 from backend.embedded.cache import COUNTERS
+from backend.embedded.disk import Entry
+from backend.embedded.identity import NoKey
 
 Launch = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
@@ -20,27 +25,86 @@ class Executable:
 
     ``function`` returns a flat sequence of arrays. Launching is asynchronous. The arrays at the places
     in ``donated`` are gone after a launch: their memory is the outputs' where it fits.
+
+    ``key`` gives the program's name on disk (:func:`backend.embedded.identity.key`); without one it is compiled
+    anew in every process. ``describe`` gives what its maker learns while it is traced, JSON-ready: it is kept
+    with the program and comes back as :attr:`notes`.
     """
 
-    __slots__ = ("compiled", "launch")
+    __slots__ = ("compiled", "launch", "notes")
 
     def __init__(
-        self, function: Callable[..., Any], arguments: Sequence[Any], name: str, donated: Sequence[int] = ()
-    ) -> None:
+        self, function: Callable[..., Any], arguments: Sequence[Any], name: str,
+        key: Callable[[], str] | None = None, describe: Callable[[], Any] | None = None,
+        donated: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         def program(*arrays: jax.Array) -> list[jax.Array]:
             return list(function(*arrays))
 
         # XLA names its module after the function: the name is what a profile shows.
         program.__name__ = re.sub(r"\W", "_", name)
+        jitted = jax.jit(program, keep_unused=True, donate_argnums=tuple(donated))
+        lower = functools.partial(jitted.lower, *arguments)
+        kept = disk.current()
+        place = _place(key) if kept is not None else None
+        if kept is not None and place is None:
+            kept.miss()
         start = time.perf_counter()
-        with warnings.catch_warnings():
-            # Not every array that is free fits an output, and jax would say so each time.
-            warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-            jitted = jax.jit(program, keep_unused=True, donate_argnums=tuple(donated))
-            self.compiled = jitted.lower(*arguments).compile()
-        COUNTERS.compile_s += time.perf_counter() - start
-        COUNTERS.misses += 1
+        loaded = kept.load(place, lambda entry: _loaded(entry, arguments)) if kept is not None and place else None
+        if loaded is not None:
+            self.compiled, self.notes = loaded
+            origin, seconds, lowered = "disk", time.perf_counter() - start, None
+            COUNTERS.loads += 1
+        else:
+            start = time.perf_counter()
+            with warnings.catch_warnings():
+                # Not every array that is free fits an output, and jax would say so each time.
+                warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+                lowered = lower()
+            self.compiled = lowered.compile()
+            origin, seconds = "compiled", time.perf_counter() - start
+            COUNTERS.compile_s += seconds
+            COUNTERS.misses += 1
+            self.notes = describe() if describe is not None else None
+            if kept is not None and place is not None:
+                _keep(kept, place, name, self.compiled, self.notes, seconds)
         self.launch: Launch = _direct(self.compiled) or _public(self.compiled)
+        if oplog.wanted():
+            self.launch = oplog.traced(self.launch, name, f"{origin} {seconds * 1e3:.2f} ms")
+        where = dump.folder()
+        if where is not None:
+            dump.write(where, name, lowered or lower(), self.compiled, arguments, origin, seconds)
+
+
+def _place(key: Callable[[], str] | None) -> str | None:
+    if key is None:
+        return None
+    try:
+        return key()
+    except NoKey:
+        return None
+
+
+def _keep(kept: disk.Disk, place: str, name: str, compiled: Any, notes: Any, seconds: float) -> None:
+    try:
+        program, _, out = serialize_executable.serialize(compiled)
+    except Exception:
+        # What PJRT cannot write out (a host callback): it is compiled anew each time.
+        kept.use.unwritten += 1
+        return
+    kept.store(place, Entry(name, program, {"outputs": out.num_leaves, "notes": notes}, seconds))
+
+
+def _loaded(entry: Entry, arguments: Sequence[Any]) -> tuple[Any, Any]:
+    """``(compiled, notes)``; raises whatever is wrong with the entry."""
+    given = jax.tree_util.tree_structure((tuple(arguments), {}))
+    returned = jax.tree_util.tree_structure([0] * entry.notes["outputs"])
+    placed = next((sorted(a.devices(), key=lambda d: d.id) for a in arguments if isinstance(a, jax.Array)), None)
+    devices = placed or jax.devices()[:1]
+    compiled = serialize_executable.deserialize_and_load(
+        entry.program, given, returned, backend=devices[0].client, execution_devices=devices
+    )
+    return compiled, entry.notes["notes"]
 
 
 def _public(compiled: Any) -> Launch:

@@ -13,12 +13,15 @@ import jax.numpy as jnp
 import torch
 
 from backend.embedded.buffer import Form, Pending, buffer_of, form_of, is_dense, is_whole, make, make_strided
-from backend.embedded.decompose import decomposed
+from backend.embedded.decompose import decomposed, ingredients
 from backend.embedded.dtype import to_jax
-from backend.embedded.errors import LoweringMismatch, OpNotLowered
+from backend.embedded.errors import LoweringMismatch
 from backend.embedded.executable import Executable, Launch
+from backend.embedded.identity import key as disk_key
+from backend.embedded.identity import known
 from backend.embedded.layout import Layout, fills_storage, layout_of, memory_order, read, refuse_overlap, write
 from backend.embedded.lower import TABLE
+from backend.embedded.meta import expected_of, to_meta
 from backend.embedded.number import RuntimeNumber, held_number_type, number_array
 from backend.embedded.promotion import Weak
 from backend.embedded.seed import GENERATOR, key_of
@@ -68,6 +71,7 @@ class Program:
 
     Attributes:
         function: takes and returns flat arrays: the key where it draws, then inputs, then what is written into.
+        key: gives the program's name on disk.
         count: how many arrays come out.
         numbers: ``(position, dtype)`` of each input that is a number, to be put on the device.
         outputs: one for every result, None where PyTorch says None.
@@ -77,9 +81,8 @@ class Program:
     """
 
     __slots__ = (
-        "_arguments", "_donated", "_executable", "count", "function", "identity", "name", "numbers", "outputs", "plain",
-        "quick",
-        "random", "single",
+        "_arguments", "_donated", "_executable", "count", "function", "identity", "key", "name", "numbers", "outputs",
+        "plain", "quick", "random", "single",
     )  # fmt: skip
 
     def __init__(
@@ -119,7 +122,7 @@ class Program:
         if called._schema.is_mutable:
             for target in targets:
                 refuse_overlap(called, target)
-        expected = _expected(called, args, kwargs)
+        expected = expected_of(called, args, kwargs)
         if expected is None:  # an in-place list op returns nothing
             expected = [None if t is None else to_meta(t) for t in targets]
         lowering = TABLE.get(op)
@@ -174,6 +177,15 @@ class Program:
         # In-place: the memory of what is overwritten is the result's.
         self._donated = [position + self.random for position in written]
         self._executable: Executable | None = None
+
+        def key() -> str:
+            known(*((lowering.function,) if lowering else ingredients(op)))
+            held = [None if form is None else form.struct() for form in bases]
+            return disk_key(
+                "op", op, called, template, named, inputs, places, held, self._arguments, expect, self._donated
+            )
+
+        self.key = key
         self.quick: Launch | None = None
         self.outputs = self._results(expect, places, bases)
         self.count = sum(output is not None for output in self.outputs)
@@ -211,7 +223,7 @@ class Program:
     def executable(self) -> Executable:
         """The program compiled; compiles at its first use."""
         if self._executable is None:
-            self._executable = Executable(self.function, self._arguments, self.name, self._donated)
+            self._executable = Executable(self.function, self._arguments, self.name, self.key, donated=self._donated)
             self.quick = self._executable.launch if self.plain is not None else None
         return self._executable
 
@@ -264,30 +276,3 @@ def _in_memory_order(value: jax.Array, layout: Any) -> jax.Array:
         if order is not None:
             return value.transpose(order)
     return value
-
-
-def to_meta(value: Any) -> Any:
-    """Arguments as PyTorch's shape functions take them."""
-    if isinstance(value, RuntimeNumber):
-        return value.value
-    if isinstance(value, torch.Tensor):
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
-    if isinstance(value, torch.device):
-        return torch.device("meta")
-    if isinstance(value, list | tuple):
-        return type(value)([to_meta(v) for v in value])
-    return value
-
-
-def _expected(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What PyTorch says the result is, as meta tensors: this is also its check of the arguments.
-
-    Raises:
-        OpNotLowered: PyTorch cannot say it without the values.
-    """
-    with torch.no_grad():
-        try:
-            result = op(*map(to_meta, args), **{k: to_meta(v) for k, v in kwargs.items()})
-        except NotImplementedError as error:
-            raise OpNotLowered(op, "its result's shape depends on values") from error
-    return result

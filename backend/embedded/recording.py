@@ -19,6 +19,7 @@ import numpy as np
 from backend.embedded.buffer import Pending, launched
 from backend.embedded.cache import COUNTERS
 from backend.embedded.executable import Executable
+from backend.embedded.identity import key as disk_key
 from backend.embedded.number import number_array
 from backend.embedded.program import Program
 from backend.embedded.seed import GENERATOR
@@ -127,7 +128,11 @@ class Recording:
             executable = self._executables.get(structure)
             if executable is None:
                 function = _replay(programs, references, live, arrays_count, bool(floats), bool(ints), bool(keys))
-                executable = Executable(function, given, f"fused_{len(programs)}_ops", free)
+
+                def key() -> str:
+                    return disk_key("fused", [p.key() for p in programs], references, live, free, given)
+
+                executable = Executable(function, given, f"fused_{len(programs)}_ops", key, donated=free)
                 self._executables[structure] = executable
             outputs = executable.launch(given)
             COUNTERS.launches += 1

@@ -81,7 +81,7 @@ def test_inference_is_checked_by_its_output():
         ("unsupported", "unsupported", "not with this model"),
         ("dies", "error", "the worker was ended by SIGKILL (often the kernel, out of memory)"),
         ("segfaults", "error", "the worker was ended by SIGSEGV"),
-        ("recompiles", "recompiled", "1 programs were compiled in the 6 timed steps"),
+        ("recompiles", "recompiled", "1 programs were compiled or loaded in the 6 timed steps"),
         (
             "always-compiles",
             "error",
