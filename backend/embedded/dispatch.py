@@ -20,7 +20,7 @@ from backend.embedded.errors import DevicesDiffer
 from backend.embedded.layout import fills_storage
 from backend.embedded.lower import TABLE
 from backend.embedded.mode import MODE
-from backend.embedded.number import RuntimeNumber
+from backend.embedded.number import RuntimeNumber, number_array
 from backend.embedded.program import Program, Targets
 
 Tensor = torch.Tensor
@@ -58,6 +58,15 @@ def _is_free(value: Any, freedom: int) -> bool:
     return bool(value != 0 and value != 1)
 
 
+def _settled(args: Sequence[Any]) -> bool:
+    """Whether an earlier mode had left arguments pending, which are settled now."""
+    buffers = [buffer_of(a) for a in args if isinstance(a, Tensor) and a.device.type == "pjrt"]
+    pending = [b for b in buffers if b.value.__class__ is Pending]
+    for buffer in pending:
+        buffer.value = buffer.array
+    return bool(pending)
+
+
 class Op:
     """One ATen op and the programs it has been compiled to, by signature.
 
@@ -84,6 +93,67 @@ class Op:
 
     def functional(self, *args: Any, **kwargs: Any) -> Any:
         """Run on device tensors, by the way that most calls take: one result, nothing written."""
+        key, inputs = self._signature(args, kwargs)
+        signature = tuple(key)
+        COUNTERS.requests += 1
+        program = self.programs.get(signature)
+        if program is None:
+            program = self._compile(signature, args, kwargs, ())
+        quick = program.quick
+        if quick is None or not MODE.direct:
+            return self._run(program, inputs, ())
+        for position, dtype in program.numbers:
+            inputs[position] = number_array(inputs[position], dtype)
+        try:
+            arrays = quick(inputs)
+        except TypeError:
+            if not _settled(args):
+                raise
+            return self.functional(*args, **kwargs)
+        COUNTERS.launches += 1
+        launched(arrays)
+        form = program.plain
+        tensor = create(form.shape, form.torch_dtype)
+        tensor.untyped_storage().buffer = Buffer(arrays[0], form)
+        return tensor
+
+    def in_place(self, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Run on device tensors, and give ``target`` the result; the quick way is for one that is all of its buffer."""
+        held = getattr(target.untyped_storage(), "buffer", None)
+        if held is None or not MODE.direct or not is_whole(target, held.form):
+            if target.numel():
+                self((target, *args), kwargs, (target,))
+            return target
+        given = (target, *args)
+        key, inputs = self._signature(given, kwargs)
+        launched(())
+        # The buffer and the list of inputs hold the values, and the look itself.
+        alone = sys.getrefcount(held.value) <= 3
+        key.append(_ALONE if alone else _FILLED)
+        signature = tuple(key)
+        COUNTERS.requests += 1
+        program = self.programs.get(signature)
+        if program is None:
+            program = self._compile(signature, given, kwargs, (target,), alone)
+        quick = program.quick
+        if quick is None:
+            self._run(program, inputs, (target,))
+            return target
+        for position, dtype in program.numbers:
+            inputs[position] = number_array(inputs[position], dtype)
+        try:
+            arrays = quick(inputs)
+        except TypeError:
+            if not _settled(given):
+                raise
+            return self.in_place(target, *args, **kwargs)
+        COUNTERS.launches += 1
+        launched(arrays)
+        held.value = arrays[0]
+        return target
+
+    def _signature(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """What a program depends on, and what it takes: :meth:`_sign` over the arguments, the common case at once."""
         key: list[Any] = []
         inputs: list[Any] = []
         for i, value in enumerate(args):
@@ -108,40 +178,11 @@ class Op:
         for name, value in kwargs.items():
             key.append(name)
             self._sign(value, self.freedom.get(name, 0), key, inputs)
-        signature = tuple(key)
-        COUNTERS.requests += 1
-        program = self.programs.get(signature)
-        if program is None:
-            program = self._compile(signature, args, kwargs, ())
-        quick = program.quick
-        if quick is None or not MODE.direct:
-            return self._run(program, inputs, ())
-        try:
-            arrays = quick(inputs)
-        except TypeError:
-            if not any(v.__class__ is Pending for v in inputs):
-                raise
-            # An earlier mode left it pending: looking it up settles it.
-            held = [buffer_of(v).array for v in args if isinstance(v, Tensor)]
-            assert held
-            return self.functional(*args, **kwargs)
-        COUNTERS.launches += 1
-        launched(arrays)
-        form = program.plain
-        tensor = create(form.shape, form.torch_dtype)
-        tensor.untyped_storage().buffer = Buffer(arrays[0], form)
-        return tensor
+        return key, inputs
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Targets = ()) -> Any:
         """Run on device tensors. Results for which there is a target go there, and come back as None."""
-        key: list[Any] = []
-        inputs: list[Any] = []
-        freedom = self.freedom.get
-        for i, value in enumerate(args):
-            self._sign(value, freedom(i, 0), key, inputs)
-        for name, value in kwargs.items():
-            key.append(name)
-            self._sign(value, freedom(name, 0), key, inputs)
+        key, inputs = self._signature(args, kwargs)
         alone = bool(targets) and MODE.recording is None
         if alone:
             launched(())  # what the launch before gave is not held on its account
@@ -252,21 +293,3 @@ class Op:
             program.check()
         self.programs[signature] = program
         return program
-
-
-_conjugate = Op(torch.ops.aten._conj_physical.default)
-_negate = Op(torch.ops.aten.neg.default)
-
-#: Ops that PyTorch hands a noted conjugation to: its own kernels carry it out as they go.
-TAKES_NOTES = {"_conj_physical", "mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "vdot"}
-
-
-def resolved(value: Any) -> Any:
-    """A tensor with a conjugation or negation that PyTorch only noted on it carried out; else ``value``.
-
-    Programs read the buffer, which knows nothing of the note.
-    """
-    if isinstance(value, Tensor) and value.device.type == "pjrt":
-        value = _conjugate((value,), {}) if value.is_conj() else value
-        value = _negate((value,), {}) if value.is_neg() else value
-    return value

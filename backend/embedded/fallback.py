@@ -13,8 +13,9 @@ import torch
 
 from backend.embedded.buffer import buffer_of, is_dense
 from backend.embedded.cache import COUNTERS
+from backend.embedded.conjugation import TAKES_NOTES, resolved
 from backend.embedded.decompose import decompositions
-from backend.embedded.dispatch import TAKES_NOTES, Op, resolved
+from backend.embedded.dispatch import Op
 from backend.embedded.errors import OpNotLowered
 from backend.embedded.layout import refuse_overlap
 from backend.embedded.lower import TABLE
@@ -91,7 +92,7 @@ def _kernel_of(op: torch._ops.OpOverload) -> Kernel | None:
         return _out(Op(functional), outs)
     if str(op._schema.arguments[0].type) == "List[Tensor]":
         return _inplace_list(Op(functional, op))
-    return _inplace(Op(functional, op))
+    return Op(functional, op).in_place
 
 
 def _functional(op: Op) -> Kernel:
@@ -99,15 +100,6 @@ def _functional(op: Op) -> Kernel:
     if returns_list:
         return lambda *args, **kwargs: list(op(args, kwargs))
     return op.functional
-
-
-def _inplace(op: Op) -> Kernel:
-    def run(target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if target.numel():
-            op((target, *args), kwargs, (target,))
-        return target
-
-    return run
 
 
 def _inplace_list(op: Op) -> Kernel:

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from backend.embedded.buffer import buffer_of, is_whole, put, rebind, size_storage, wrap
-from backend.embedded.dispatch import Op, resolved
+from backend.embedded.conjugation import resolved
+from backend.embedded.dispatch import Op
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.layout import fills_storage, refuse_overlap

@@ -7,6 +7,7 @@ program: slices, transposes and broadcasts that XLA fuses.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -156,6 +157,7 @@ def write(buffer: jax.Array, layout: Layout, value: jax.Array) -> jax.Array:
     return _flat(flat, buffer.dtype).reshape(buffer.shape)
 
 
+@functools.lru_cache(maxsize=4096)
 def memory_order(size: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...] | None:
     """The permutation that puts a dense view's dimensions in memory order, None where the view has gaps.
 

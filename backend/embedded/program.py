@@ -75,7 +75,7 @@ class Program:
         count: how many arrays come out.
         numbers: ``(position, dtype)`` of each input that is a number, to be put on the device.
         outputs: one for every result, None where PyTorch says None.
-        plain: the form of the only output, where that output is row-major and nothing but arrays goes in.
+        plain: the form of the only output, where that output is row-major and only the op's own inputs go in.
         quick: launches a ``plain`` program that has been compiled; else None.
         random: whether a key comes first.
     """
@@ -189,8 +189,8 @@ class Program:
         self.quick: Launch | None = None
         self.outputs = self._results(expect, places, bases)
         self.count = sum(output is not None for output in self.outputs)
-        only = self.outputs[0] if self.single and not self.random and not self.numbers else None
-        self.plain = only.form if only is not None and only.stride is None and not any(places) else None
+        only = self.outputs[0] if self.single and not self.random and not given_bases else None
+        self.plain = only.form if only is not None and only.stride is None else None
 
     def _results(
         self, expect: Sequence[Any], places: Sequence[Layout | None], bases: Sequence[Form | None]

@@ -33,8 +33,12 @@ _BITS = 3
 _INT64 = range(-(2**63), 2**63)
 
 
+#: What was launched before, by structure: a mode that is left and entered again finds it.
+_executables: dict[tuple[Any, ...], Executable] = {}
+
+
 class Recording:
-    """Op calls that wait to be launched, and the executables of the recordings before, by structure.
+    """Op calls that wait to be launched.
 
     Not reentrant by accident: ``backward()`` records from autograd's own thread, so every change is
     made under one lock.
@@ -43,7 +47,6 @@ class Recording:
     def __init__(self, limit: int = FLUSH_LIMIT) -> None:
         self.limit = limit
         self._lock = threading.RLock()
-        self._executables: dict[tuple[Any, ...], Executable] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -125,7 +128,7 @@ class Recording:
             arrays_count = len(arrays)
             del arrays
             COUNTERS.requests += 1
-            executable = self._executables.get(structure)
+            executable = _executables.get(structure)
             if executable is None:
                 function = _replay(programs, references, live, arrays_count, bool(floats), bool(ints), bool(keys))
 
@@ -133,7 +136,7 @@ class Recording:
                     return disk_key("fused", [p.key() for p in programs], references, live, free, given)
 
                 executable = Executable(function, given, f"fused_{len(programs)}_ops", key, donated=free)
-                self._executables[structure] = executable
+                _executables[structure] = executable
             outputs = executable.launch(given)
             COUNTERS.launches += 1
             for i, array in zip(live, outputs, strict=True):
