@@ -255,8 +255,6 @@ class Op:
             key.append(len(value))
             for entry in value:
                 self._sign(entry, freedom, key, inputs)
-        elif isinstance(value, torch.Generator):
-            raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
         elif _is_free(value, freedom):
             key.append(_Free.INT)
             inputs.append(value)

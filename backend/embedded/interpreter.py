@@ -27,6 +27,15 @@ def lowering_of(op: Any) -> Lowering:
     return lowering
 
 
+def _is_number(meta: Any) -> bool:
+    """Whether a graph's value is one of the numbers that an optimizer keeps in CPU tensors: step count, corrections.
+
+    PyTorch's optimizers work these out in Python, which is float64; a graph has them in float32. They are carried
+    in float64, so that a compiled step is the step that was not compiled.
+    """
+    return isinstance(meta, torch.Tensor) and meta.device.type == "cpu" and meta.dtype is torch.float32
+
+
 def _conformed(target: Any, result: Any, meta: Any) -> Any:
     """Every array in the dtype the graph says, refused in another shape."""
     if isinstance(meta, torch.Tensor):
@@ -36,7 +45,7 @@ def _conformed(target: Any, result: Any, meta: Any) -> Any:
             return jnp.zeros(tuple(meta.shape), to_jax(meta.dtype))
         if array.shape != tuple(meta.shape):
             raise LoweringMismatch(target, array.shape, tuple(meta.shape))
-        return array.astype(to_jax(meta.dtype))
+        return array.astype(jnp.float64 if _is_number(meta) else to_jax(meta.dtype))
     if isinstance(meta, list | tuple) and isinstance(result, list | tuple):
         return [_conformed(target, r, m) for r, m in zip(result, meta, strict=False)]
     return result
@@ -74,7 +83,10 @@ class Interpreter:
 
     def __call__(self, key: jax.Array | None, *inputs: Any) -> tuple[Any, dict[int, jax.Array]]:
         """``(outputs in the graph's own nesting, what was written by placeholder index)``."""
-        values: dict[torch.fx.Node, Any] = dict(zip(self.placeholders, inputs, strict=True))
+        values: dict[torch.fx.Node, Any] = {
+            node: value.astype(jnp.float64) if _is_number(node.meta.get("val")) else value
+            for node, value in zip(self.placeholders, inputs, strict=True)
+        }
         drawn = 0
         output: Any = None
 
