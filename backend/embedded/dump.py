@@ -49,7 +49,9 @@ def write(
         _clear(where)
     _written += 1
     before, after = lowered.as_text(), compiled.as_text()
-    stem = f"{_written:04d}_{re.sub(r'[^A-Za-z0-9_]', '-', name)[:64]}_{hashlib.sha256(before.encode()).hexdigest()[:8]}"
+    stem = (
+        f"{_written:04d}_{re.sub(r'[^A-Za-z0-9_]', '-', name)[:64]}_{hashlib.sha256(before.encode()).hexdigest()[:8]}"
+    )
     files = {"stablehlo": f"{stem}.stablehlo.mlir", "optimised": f"{stem}.optimised.hlo"}
     (where / files["stablehlo"]).write_text(before)
     (where / files["optimised"]).write_text(after)

@@ -155,7 +155,7 @@ class Program:
 
         def key() -> str:
             known(*((lowering.function,) if lowering else ingredients(op)))
-            return disk_key("op", op, called, template, named, inputs, places, arguments, expect)
+            return disk_key("op", op, called, template, named, inputs, places, arguments, to_meta(expect))
 
         self.executable = Executable(traced, arguments, _name(op), key)
         self.outputs = tuple(_maker(e) for e in expect)
