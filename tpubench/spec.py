@@ -7,7 +7,6 @@ import hashlib
 import json
 from typing import Any
 
-
 #: What the compile caches on disk hold when a cell begins.
 CACHES = ("cold", "warm", "off")
 

@@ -23,7 +23,7 @@ from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._inductor.output_code import OutputCode
 
 from backend.embedded import disk
-from backend.embedded.identity import NoKey, graph_text, known, settings, surroundings
+from backend.embedded.identity import NoKey, graph_text, key, known
 from backend.embedded.interpreter import Interpreter
 from backend.embedded.lower import TABLE
 
@@ -154,17 +154,15 @@ def kept_graphs() -> Iterator[None]:
     """AOTAutograd finds and keeps its results in our cache while this is open; without a cache it keeps none."""
     kept = disk.current()
     patch = torch._functorch.config.patch
-    if kept is None or kept.closed is not None or not _ours():
+    name = _folder_name() if kept is not None and kept.closed is None else None
+    if kept is None or name is None:
         with patch(enable_autograd_cache=False):
             yield
         return
     folder = kept.folder.parent / SUBFOLDER
     _trimmed(folder, int(kept.limit * _SHARE))
     before = os.environ.get(_VARIABLE)
-    # AOTAutograd's key knows nothing of our decompositions, which the folder's name stands for.
-    os.environ[_VARIABLE] = str(
-        folder / hashlib.sha256("\n".join((surroundings(), settings())).encode()).hexdigest()[:32]
-    )
+    os.environ[_VARIABLE] = str(folder / name)
     try:
         # The backward graph is kept with the forward one, so that it has to be split off at once.
         with patch(enable_autograd_cache=True, bundled_autograd_cache=True, force_non_lazy_backward_lowering=True):
@@ -176,13 +174,16 @@ def kept_graphs() -> Iterator[None]:
             os.environ[_VARIABLE] = before
 
 
-def _ours() -> bool:
-    """Whether every lowering is one that a key tells of: a graph from disk would not know of another."""
+def _folder_name() -> str | None:
+    """What AOTAutograd's keys know nothing of: our decompositions, versions and settings. None: graphs have no key.
+
+    A lowering of somebody else's is no part of it, and a graph from disk would not know of that.
+    """
     try:
         known(*(lowering.function for lowering in TABLE.values()))
+        return key("graphs")[:32]
     except NoKey:
-        return False
-    return True
+        return None
 
 
 def import_ahead() -> None:

@@ -210,7 +210,7 @@ def test_a_limit_is_whole_bytes(text):
     if not text:
         assert limit_of(text) == 4 * 2**30
         return
-    with pytest.raises(BadLimit, match="TPUBENCH_CACHE_BYTES cannot be .*: give whole bytes"):
+    with pytest.raises(BadLimit, match=r"TPUBENCH_CACHE_BYTES cannot be .*: give whole bytes"):
         limit_of(text)
 
 

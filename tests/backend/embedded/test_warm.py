@@ -267,7 +267,8 @@ def test_two_values_that_a_program_tells_apart_have_two_texts(pjrt):
         [1, [1]], [None], {}, {"a": 1}, {"b": 1}, {"a": 2}, torch.float32, torch.float64, torch.strided,
         torch.contiguous_format, torch.channels_last, torch.device("pjrt", 0), torch.device("cpu"), int, float,
         Layout((2,), (1,), 0, jax.numpy.dtype("float32")), Layout((2,), (1,), 1, jax.numpy.dtype("float32")),
-        torch.ops.aten.add.Tensor, torch.ops.aten.add.Scalar, meta, meta.t(), meta.double(), torch.empty(6, device="meta"),
+        torch.ops.aten.add.Tensor, torch.ops.aten.add.Scalar, meta, meta.t(), meta.double(),
+        torch.empty(6, device="meta"),
         jax.ShapeDtypeStruct((2, 3), "float32"), jax.ShapeDtypeStruct((3, 2), "float32"),
         jax.ShapeDtypeStruct((2, 3), "int32"), jax.numpy.ones((2, 3)), jax.jit(lambda: 1.0)(), jax.numpy.float32(1.0),
     ]  # fmt: skip
