@@ -157,6 +157,18 @@ def list_(debug: Debug = False) -> None:
     raise typer.Exit(list_all())
 
 
+@app.command()
+def cache(
+    action: Annotated[str, typer.Argument(help="info or clear.")],
+    cache_dir: Annotated[Path | None, typer.Option("--cache-dir", help="The folder that `run` was given.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Say what compile caches hold on disk, or empty them."""
+    from tpubench.commands.cache import cache as command
+
+    raise typer.Exit(command(action, cache_dir))
+
+
 def main() -> None:
     """The console script: a user's mistake is one line and exit code 2, never a traceback."""
     debug = "--debug" in sys.argv

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from backend.embedded.disk import BYTES_VARIABLE, BadLimit, limit_of
 from tpubench.errors import BadValue
 from tpubench.spec import Spec
 
@@ -31,8 +33,12 @@ class Conditions:
         """Refuse what cannot be meant.
 
         Raises:
-            BadValue: a folder for caches that no cell would use, or one that is a file.
+            BadValue: a folder for caches that no cell would use, or one that is a file, or a size that is none.
         """
+        try:
+            limit_of(os.environ.get(BYTES_VARIABLE))
+        except BadLimit as error:
+            raise BadValue(BYTES_VARIABLE, error.text, error.remedy) from None
         if self.cache_dir is not None:
             if not any(spec.cache == "warm" for spec in specs):
                 raise BadValue(

@@ -78,7 +78,7 @@ class Worker:
             self._process.stdin.write(json.dumps({**request, "cache_dir": str(self._scratch)}) + "\n")
             self._process.stdin.flush()
 
-    def __enter__(self) -> _Worker:
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: object) -> None:

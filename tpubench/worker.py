@@ -10,8 +10,9 @@ process group ends itself.
      "run_name": NAME, "steps": N}                         -> phase, step, ..., trace
 
 Every request ends with one ``record``, ``primed``, ``trace`` or ``error`` event. ``primed`` comes of a worker
-that ``primes``: it found its caches on disk wanting, filled them in its warm-up, and measured nothing. ``measured`` holds what the
-record will, as far as the timed steps go: it is what is left if the process dies in what follows.
+that ``primes``: it found its caches on disk wanting, filled them in its warm-up, and measured nothing.
+``measured`` holds what the record will, as far as the timed steps go: it is what is left if the process dies in
+what follows.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ class Embedded:
             # The cache on disk is our own (backend/embedded/disk.py): jax's below it would warm a cold cell.
             "JAX_ENABLE_COMPILATION_CACHE": "false",
             "TPUBENCH_CACHE_DIR": "" if cache == "off" else str(cache_dir),
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "0",  # captured graphs are kept by PyTorch's means
             "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         }
 
@@ -91,7 +92,10 @@ class Embedded:
             return step_function(step)
         import torch
 
+        from backend.embedded.graphs import import_ahead
+
         dynamo.strict()
+        import_ahead()
         compute = torch.compile(step.compute, backend=DEVICE_NAME, fullgraph=True, dynamic=False)
         update = None
         if step.optimizer is not None:

@@ -191,14 +191,22 @@ def is_whole(tensor: torch.Tensor, array: jax.Array | Form) -> bool:
     )
 
 
-_last: Sequence[jax.Array] = ()
+class _Last:
+    """The outputs of the latest launch, held until the next: what nobody else holds is waited for all the same."""
+
+    __slots__ = ("outputs",)
+
+    def __init__(self) -> None:
+        self.outputs: Sequence[jax.Array] = ()
+
+
+LAST = _Last()
 _flush: Callable[[], None] | None = None
 
 
 def launched(outputs: Sequence[jax.Array]) -> None:
     """Note the outputs of the latest launch."""
-    global _last
-    _last = outputs
+    LAST.outputs = outputs
 
 
 def before_synchronize(flush: Callable[[], None] | None) -> None:
@@ -213,8 +221,7 @@ def synchronize() -> None:
     Work whose results nobody holds is waited for by way of the last launch: a device runs its
     programs in order.
     """
-    global _last
     if _flush is not None:
         _flush()
-    jax.block_until_ready((jax.live_arrays(), _last))
-    _last = ()
+    jax.block_until_ready((jax.live_arrays(), LAST.outputs))
+    LAST.outputs = ()

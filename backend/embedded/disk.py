@@ -49,8 +49,11 @@ _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, 
 class BadLimit(ValueError):
     """``TPUBENCH_CACHE_BYTES`` is no number of bytes."""
 
+    remedy = "give whole bytes of 1 or more, as 4294967296 for 4 GiB"
+
     def __init__(self, text: str) -> None:
-        super().__init__(f"{BYTES_VARIABLE} cannot be '{text}': give whole bytes of 1 or more, as 4294967296 for 4 GiB")
+        super().__init__(f"{BYTES_VARIABLE} cannot be '{text}': {self.remedy}")
+        self.text = text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,14 +83,6 @@ class Use:
     def misses(self) -> int:
         """Requests whose program had to be compiled."""
         return self.requests - self.hits
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Contents:
-    """What is in the folder."""
-
-    entries: int
-    bytes: int
 
 
 class Disk:
@@ -152,23 +147,6 @@ class Disk:
             self.use.written_bytes += len(data)
             self._make_room(len(data))
         self.use.seconds += time.perf_counter() - start
-
-    def contents(self) -> Contents:
-        """Entries and their bytes."""
-        sizes = [size for _, _, size in self._entries()]
-        return Contents(len(sizes), sum(sizes))
-
-    def clear(self) -> Contents:
-        """Throw every entry away; returns what there was.
-
-        Raises:
-            OSError: one cannot be removed.
-        """
-        found = self.contents()
-        for path in self._files(_SUFFIX, _PARTIAL):
-            path.unlink(missing_ok=True)
-        self._held = None
-        return found
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"

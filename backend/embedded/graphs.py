@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._inductor.output_code import OutputCode
 
 from backend.embedded import disk
-from backend.embedded.identity import NoKey, graph_text, known, settings, surroundings
+from backend.embedded.identity import NoKey, graph_text, key, known
 from backend.embedded.interpreter import Interpreter
+from backend.embedded.lower import TABLE
 
 if TYPE_CHECKING:
     from backend.embedded.compiler import GraphProgram
@@ -124,9 +126,16 @@ class GraphCode(OutputCode):
         return self.program(*taken)
 
     def prepare_for_serialization(self) -> None:
-        """Keep what can be pickled; PyTorch calls it on a copy."""
+        """Keep what can be pickled; PyTorch calls it on a copy.
+
+        Raises:
+            BypassAOTAutogradCache: the graph cannot be kept, which is no fault.
+        """
         assert self.saved is not None
-        self.saved, self.program = self.saved.frozen(), None
+        try:
+            self.saved, self.program = self.saved.frozen(), None
+        except NoKey as error:
+            raise BypassAOTAutogradCache(str(error)) from error
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any) -> None:
         """Be ready to be called, just made or just read."""
@@ -145,17 +154,15 @@ def kept_graphs() -> Iterator[None]:
     """AOTAutograd finds and keeps its results in our cache while this is open; without a cache it keeps none."""
     kept = disk.current()
     patch = torch._functorch.config.patch
-    if kept is None or kept.closed is not None:
+    name = _folder_name() if kept is not None and kept.closed is None else None
+    if kept is None or name is None:
         with patch(enable_autograd_cache=False):
             yield
         return
     folder = kept.folder.parent / SUBFOLDER
     _trimmed(folder, int(kept.limit * _SHARE))
     before = os.environ.get(_VARIABLE)
-    # AOTAutograd's key knows nothing of our decompositions, which the folder's name stands for.
-    os.environ[_VARIABLE] = str(
-        folder / hashlib.sha256("\n".join((surroundings(), settings())).encode()).hexdigest()[:32]
-    )
+    os.environ[_VARIABLE] = str(folder / name)
     try:
         # The backward graph is kept with the forward one, so that it has to be split off at once.
         with patch(enable_autograd_cache=True, bundled_autograd_cache=True, force_non_lazy_backward_lowering=True):
@@ -165,6 +172,31 @@ def kept_graphs() -> Iterator[None]:
             os.environ.pop(_VARIABLE, None)
         else:
             os.environ[_VARIABLE] = before
+
+
+def _folder_name() -> str | None:
+    """What AOTAutograd's keys know nothing of: our decompositions, versions and settings. None: graphs have no key.
+
+    A lowering of somebody else's is no part of it, and a graph from disk would not know of that.
+    """
+    try:
+        known(*(lowering.function for lowering in TABLE.values()))
+        return key("graphs")[:32]
+    except NoKey:
+        return None
+
+
+def import_ahead() -> None:
+    """Import what PyTorch otherwise imports at the first capture: it belongs to a process's start, not to a step.
+
+    Most of it is Inductor, which Dynamo and AOTAutograd's keys look at whatever the backend.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from torch._dynamo.backends import registry
+        from torch._inductor.codegen import common
+
+        registry.list_backends()  # imports all of them
+        common.init_backend_registration()
 
 
 @functools.cache

@@ -95,7 +95,7 @@ def _processor() -> str:
     return "; ".join(line for line in text.splitlines() if line.startswith(kept))
 
 
-def settings() -> str:
+def _settings() -> str:
     """What a user may change while a process runs."""
     known = jax.config.values
     settings = {name: value for name, value in known.items() if not name.startswith(_NEUTRAL)}
@@ -133,7 +133,7 @@ def key(kind: str, *parts: Any) -> str:
     Raises:
         NoKey: something in ``parts``, or set in jax, is not known to be written out in full.
     """
-    text = "\n".join((kind, surroundings(), settings(), *map(text_of, parts)))
+    text = "\n".join((kind, surroundings(), _settings(), *map(text_of, parts)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

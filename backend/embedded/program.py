@@ -182,7 +182,7 @@ class Program:
             known(*((lowering.function,) if lowering else ingredients(op)))
             held = [None if form is None else form.struct() for form in bases]
             return disk_key(
-                "op", op, called, template, named, inputs, places, held, self._arguments, expect, self._donated
+                "op", op, called, template, named, inputs, places, held, self._arguments, to_meta(expect), self._donated
             )
 
         self.key = key

@@ -28,7 +28,8 @@ class Fake(Native):
     def environment(self, device, mode, cache, cache_dir):
         if mode == "homeless":
             raise RuntimeError("no home for this mode")
-        return super().environment(device, mode, cache, cache_dir)
+        given = super().environment(device, mode, cache, cache_dir)
+        return {**given, "TPUBENCH_TEST_CACHE": str(cache_dir)}
 
     def describe(self):
         told = super().describe()
@@ -40,6 +41,10 @@ class Fake(Native):
     def cache_stats(self):
         if WORKLOAD.size == "odd-facts":
             raise KeyError("lost")
+        if WORKLOAD.size in ("cached", "uncacheable"):
+            # One program, which a process finds where an earlier one left it.
+            return {"requests": 1, "misses": 1 - self.found, "disk_requests": 1, "disk_hits": self.found,
+                    "disk_misses": 1 - self.found, "disk_unwritten": int(WORKLOAD.size == "uncacheable")}
         return super().cache_stats()
 
     def devices(self):
@@ -58,6 +63,11 @@ class Fake(Native):
         return super().trace(directory, run, steps, step)
 
     def prepare(self, step, mode):
+        program = Path(os.environ.get("TPUBENCH_TEST_CACHE", ".")) / "program"
+        self.found = int(program.exists())
+        if WORKLOAD.size == "cached":
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.touch()
         run = super().prepare(step, "eager")
         calls = 0
 
@@ -92,6 +102,7 @@ class Load:
             "always-compiles", "recompiles", "wrong", "nan", "slow", "spawns", "untraceable",
             "odd-facts", "trace-crashes", "trace-hangs", "no-reference", "no-formula", "forks", "strange-signal",
             "leaves", "holds-the-lock", "stops", "fails-late",
+            "cached", "uncacheable",
         )
     }
 

@@ -110,3 +110,11 @@ def run(program, device):
     """What :func:`steps` gives on ``device``, on the CPU."""
     reads, refused, pool = steps(program, first(device))
     return reads, refused, [x.cpu() for x in pool]
+
+
+def run_compiled(program):
+    """:func:`run` on the device, the steps captured by Dynamo: reads are graph breaks."""
+    torch._dynamo.reset()
+    compiled = torch.compile(steps, backend="pjrt", dynamic=False)
+    reads, refused, pool = compiled(program, first("pjrt"))
+    return reads, refused, [x.cpu() for x in pool]
