@@ -43,9 +43,11 @@ def activate() -> torch.device:
         torch.__future__.set_swap_module_params_on_conversion(True)
         _register_kernels()
         _pickle_through_cpu()
-        from backend.embedded import compiler, generator
+        from backend.embedded import compiler, generator, module, storage
 
         generator.install()
+        storage.install()
+        module.install()
         compiler.register()
         _ensure_autograd_knows()
         _active = True
