@@ -19,9 +19,7 @@ def _unscaled(grad: jax.Array, inverse: jax.Array) -> jax.Array:
 
 
 @lowers(aten._amp_foreach_non_finite_check_and_unscale.default)
-def unscale(
-    grads: Sequence[jax.Array], found: jax.Array, inverse: jax.Array
-) -> tuple[list[jax.Array], jax.Array]:
+def unscale(grads: Sequence[jax.Array], found: jax.Array, inverse: jax.Array) -> tuple[list[jax.Array], jax.Array]:
     """Each gradient times ``inverse``, and ``found``, 1 where one of them is not finite."""
     bad = jnp.stack([jnp.any(~jnp.isfinite(g)) for g in grads]).any() if grads else jnp.asarray(False)
     return [_unscaled(g, inverse) for g in grads], jnp.where(bad, jnp.ones((), found.dtype), found)
