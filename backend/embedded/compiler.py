@@ -12,6 +12,7 @@ import torch
 from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
+from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
 from backend.embedded.backend import DEVICE_NAME
@@ -172,8 +173,23 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **_: An
         )(module, example_inputs)
 
 
+def _leave_steps_on_the_cpu() -> None:
+    """Dynamo moves an optimizer's step count to the device where it traces a step again; there it is float32.
+
+    Eager PyTorch works the corrections out of it in Python's float64: left on the CPU it is known for a number.
+    """
+    original = OptimizerVariable.move_step_if_cpu
+
+    def move(self: OptimizerVariable) -> None:
+        if not any(p.device.type == DEVICE_NAME for group in self.value.param_groups for p in group["params"]):
+            original(self)
+
+    OptimizerVariable.move_step_if_cpu = move  # type: ignore[method-assign]
+
+
 def register() -> None:
     """Make ``torch.compile(..., backend="pjrt")`` known, and keep Dynamo out of what runs below an op."""
+    _leave_steps_on_the_cpu()
     register_backend(backend, name=DEVICE_NAME)
     # In a frame that Dynamo resumes after a graph break, it looks into every Python function that is called:
     # also into a kernel that an op ends in.
