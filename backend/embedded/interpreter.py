@@ -58,6 +58,25 @@ def _constant(module: torch.fx.GraphModule, name: str) -> Any:
     return jnp.asarray(to_numpy(value.cpu())) if isinstance(value, torch.Tensor) else value
 
 
+#: What a checkpointed draw becomes in a compiled graph: forward keeps the state, backward draws from it again.
+_KEEP, _REPEAT = torch._prims.rng_prims.run_and_save_rng_state, torch._prims.rng_prims.run_with_rng_state
+#: Bytes of a random state in a graph: what PyTorch reserves for it (its CPU generator's state).
+_STATE_BYTES = torch.get_rng_state().numel()
+
+
+def _state_of(key: jax.Array) -> jax.Array:
+    """A key as a graph hands it from forward to backward: (n,) uint8, zeros after the key's own bytes."""
+    data = jax.lax.bitcast_convert_type(jax.random.key_data(key), jnp.uint8).reshape(-1)
+    return jnp.pad(data, (0, _STATE_BYTES - data.shape[0]))
+
+
+def _key_in(state: jax.Array) -> jax.Array:
+    """The inverse of :func:`_state_of`."""
+    words = jax.random.key_data(jax.random.key(0)).shape[0]
+    data = jax.lax.bitcast_convert_type(state[: 4 * words].reshape(words, 4), jnp.uint32)
+    return jax.random.wrap_key_data(data)
+
+
 class Interpreter:
     """``module`` (ops of the table, ``getitem``, constants) as a function of its placeholders.
 
@@ -77,9 +96,12 @@ class Interpreter:
                 continue
             if node.target is torch.ops.aten.copy_.default:
                 self.written[index[node.args[0]]] = node
+            elif node.target in (_KEEP, _REPEAT):
+                self.lowerings[node] = lowering_of(node.args[node.target is _REPEAT])
             else:
                 self.lowerings[node] = lowering_of(node.target)
-        self.random = any(lowering.random for lowering in self.lowerings.values())
+        drawing = (n for n, lowering in self.lowerings.items() if lowering.random)
+        self.random = any(node.target is not _REPEAT for node in drawing)
 
     def __call__(self, key: jax.Array | None, *inputs: Any) -> tuple[Any, dict[int, jax.Array]]:
         """``(outputs in the graph's own nesting, what was written by placeholder index)``."""
@@ -111,10 +133,16 @@ class Interpreter:
                 values[node] = source
                 continue
             lowering = self.lowerings[node]
+            if node.target is _REPEAT:
+                values[node] = lowering.function(*args[2:], **kwargs, key=_key_in(args[0]))
+                continue
             if lowering.random:
                 assert key is not None, "a graph that draws is given a key"
                 kwargs = {**kwargs, "key": jax.random.fold_in(key, drawn)}
                 drawn += 1
+            if node.target is _KEEP:
+                values[node] = (_state_of(kwargs["key"]), lowering.function(*args[1:], **kwargs))
+                continue
             with jax.named_scope(node.name):
                 result = lowering.function(*args, **kwargs)
             values[node] = _conformed(node.target, result, node.meta.get("val"))
