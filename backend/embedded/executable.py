@@ -17,19 +17,22 @@ Launch = Callable[[list[jax.Array]], Sequence[jax.Array]]
 class Executable:
     """``function``, compiled for arrays like ``arguments``; :attr:`launch` takes them as one list.
 
-    ``function`` returns a flat sequence of arrays. Launching is asynchronous.
+    ``function`` returns a flat sequence of arrays. Launching is asynchronous, and takes the arrays at
+    the positions in ``donate``: nobody may read those afterwards.
     """
 
     __slots__ = ("compiled", "launch")
 
-    def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], arguments: Sequence[Any], name: str, donate: Sequence[int] = ()
+    ) -> None:
         def program(*arrays: jax.Array) -> list[jax.Array]:
             return list(function(*arrays))
 
         # XLA names its module after the function: the name is what a profile shows.
         program.__name__ = re.sub(r"\W", "_", name)
         start = time.perf_counter()
-        self.compiled = jax.jit(program, keep_unused=True).lower(*arguments).compile()
+        self.compiled = jax.jit(program, keep_unused=True, donate_argnums=tuple(donate)).lower(*arguments).compile()
         COUNTERS.compile_s += time.perf_counter() - start
         COUNTERS.misses += 1
         self.launch: Launch = _direct(self.compiled) or _public(self.compiled)
