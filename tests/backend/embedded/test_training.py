@@ -84,10 +84,8 @@ def test_training_follows_the_cpu(make_module, make_input, make_optimizer, compi
     module, x, y = make_module().double(), make_input(), torch.randint(5, (4,))
     losses, state = train(module, x, y, make_optimizer, "cpu")
     got, got_state = train(module, x, y, make_optimizer, "pjrt", compiled)
-
-    tolerance = 1e-9
-    torch.testing.assert_close(got, losses, rtol=tolerance, atol=0)
-    torch.testing.assert_close(got_state, state, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(got, losses, rtol=1e-9, atol=0)
+    torch.testing.assert_close(got_state, state, rtol=1e-9, atol=1e-9)
 
 
 def test_a_compiled_step_is_few_launches():
