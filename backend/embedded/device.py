@@ -118,6 +118,7 @@ _LEFT_TO_TORCH = {
     _aten.copy.default,
     _aten._to_copy.default,
     _aten._unsafe_view.default,
+    _aten.lift.default,
     _aten.lift_fresh.default,
     _aten.lift_fresh_copy.default,
     _aten.reshape.default,
