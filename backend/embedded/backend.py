@@ -36,8 +36,8 @@ class Embedded:
         return {
             "eager": missing,
             "eager-blocking": missing,
-            "eager-fused": "not built yet: ops are launched one by one or compiled",
-            "lazy": "this backend has no lazy mode; eager-fused will take its place",
+            "eager-fused": missing,
+            "lazy": "this backend has no lazy mode; eager-fused takes its place",
             "compile": missing,
         }
 
@@ -76,11 +76,12 @@ class Embedded:
         except RuntimeError as error:
             raise Unsupported(f"embedded on {device}: jax found no such device ({error})") from error
         from backend.embedded import device as torch_device
-        from backend.embedded import dispatch, fallback
+        from backend.embedded import fallback
+        from backend.embedded.mode import set_mode
 
         handle = torch_device.activate()
         fallback.allow(cpu_fallback)
-        dispatch.block_after_each_launch(mode == "eager-blocking")
+        set_mode(mode)
         self._mode = mode
         return handle
 
@@ -142,13 +143,14 @@ class Embedded:
 
         compiled = self._mode == "compile"
         scope = "forward+loss, backward, optimizer: a program each" if self._trains else "forward"
+        eager_scope = "what is recorded up to a read" if self._mode == "eager-fused" else "op"
         return {
             "launches": COUNTERS.launches,
             "graphs": COUNTERS.graphs if compiled else None,
             "graph_breaks": dynamo.graph_breaks() if compiled else None,
             "cpu_fallbacks": sum(COUNTERS.cpu_fallbacks.values()),
             "cpu_fallback_ops": sorted(COUNTERS.cpu_fallbacks),
-            "compile_scope": scope if compiled else "op",
+            "compile_scope": scope if compiled else eager_scope,
         }
 
     def memory_stats(self) -> dict[str, Any]:

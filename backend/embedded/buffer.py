@@ -6,65 +6,98 @@ array, so that all of them see it.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 import torch
 
-from backend.embedded.dtype import TO_TORCH, to_jax
+from backend.embedded.dtype import TO_TORCH, to_jax, to_torch
 
-_create = torch._C._acc.create_empty_tensor
+create = torch._C._acc.create_empty_tensor
 _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
 _META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
 
 
-class _Pending:
-    """Weak references to every buffer given values since the last synchronise, each once."""
+class Form:
+    """The shape and dtype of an array, one object for each: programs are found by it.
 
-    __slots__ = ("last", "limit", "references", "round")
+    ``torch_dtype`` is the dtype of a tensor that is all of such an array.
+    """
 
-    def __init__(self) -> None:
-        self.last: Sequence[jax.Array] = ()
-        self.references: list[weakref.ref[Buffer]] = []
-        self.round = 0
-        self.limit = 4096
+    __slots__ = ("dtype", "shape", "torch_dtype")
 
-    def prune(self) -> None:
-        """Drop the dead; the limit doubles with the living, so that the cost a buffer stays constant."""
-        self.references = [ref for ref in self.references if ref() is not None]
-        self.limit = max(4096, 2 * len(self.references))
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.torch_dtype = to_torch(dtype)
 
-    def take(self) -> list[jax.Array]:
-        """The values of the living, and start again."""
-        arrays = [buffer.array for ref in self.references if (buffer := ref()) is not None]
-        self.references, self.round = [], self.round + 1
-        return arrays
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """The form as jax takes it in an array's place."""
+        return jax.ShapeDtypeStruct(self.shape, self.dtype)
 
 
-_pending = _Pending()
+_forms: dict[tuple[tuple[int, ...], np.dtype], Form] = {}
+
+
+def form_of(shape: tuple[int, ...], dtype: np.dtype) -> Form:
+    """The one :class:`Form` of a shape and a dtype.
+
+    Raises:
+        DtypeNotSupported: torch has no such dtype.
+    """
+    form = _forms.get((shape, dtype))
+    if form is None:
+        form = _forms[shape, dtype] = Form(shape, dtype)
+    return form
+
+
+class Pending:
+    """A value that a recorded op will have: ``array`` once the recording was launched.
+
+    ``number`` is its place among the values of ``recording``.
+    """
+
+    __slots__ = ("array", "number", "recording")
+
+    def __init__(self, recording: Any, number: int) -> None:
+        self.array: jax.Array | None = None
+        self.recording = recording
+        self.number = number
+
+    def resolve(self) -> jax.Array:
+        """The array; launches what was recorded where that has not been done."""
+        if self.array is None:
+            self.recording.flush()
+        assert self.array is not None, "a value that is held is an output of its recording"
+        return self.array
 
 
 class Buffer:
-    """A storage's values: ``array`` in the shape in which it was made; the layout is the tensor's."""
+    """A storage's values, in the shape in which they were made (``form``); the layout is the tensor's.
 
-    __slots__ = ("__weakref__", "_round", "array")
+    ``value`` is an array, or what stands for one in eager-fused mode. :attr:`array` is always the array.
+    """
 
-    def __init__(self, array: jax.Array) -> None:
-        self.array = array
-        self._round = _pending.round
-        references = _pending.references
-        references.append(weakref.ref(self))
-        if len(references) > _pending.limit:
-            _pending.prune()
+    __slots__ = ("form", "value")
 
-    def rebind(self, array: jax.Array) -> None:
-        """Take new values."""
-        self.array = array
-        if self._round != _pending.round:
-            self._round = _pending.round
-            _pending.references.append(weakref.ref(self))
+    def __init__(self, value: jax.Array | Pending, form: Form) -> None:
+        self.value = value
+        self.form = form
+
+    @property
+    def array(self) -> jax.Array:
+        """The values; launches what was recorded where they depend on it."""
+        value = self.value
+        if value.__class__ is Pending:
+            value = self.value = value.resolve()
+        return value  # type: ignore[return-value]
+
+    @array.setter
+    def array(self, array: jax.Array) -> None:
+        self.value = array
+        self.form = form_of(array.shape, array.dtype)
 
 
 def is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
@@ -80,17 +113,29 @@ def is_dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 
 def wrap(array: jax.Array) -> torch.Tensor:
     """A new row-major tensor over ``array``."""
-    tensor = _create(array.shape, TO_TORCH[array.dtype])
-    tensor.untyped_storage().buffer = Buffer(array)
+    return make(array, form_of(array.shape, array.dtype))
+
+
+def make(value: jax.Array | Pending, form: Form) -> torch.Tensor:
+    """A new row-major tensor over ``value``, of ``form``."""
+    tensor = create(form.shape, form.torch_dtype)
+    tensor.untyped_storage().buffer = Buffer(value, form)
     return tensor
 
 
 def wrap_strided(array: jax.Array, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
     """A new tensor of ``size`` and ``stride`` over ``array``, which holds its elements in memory order."""
-    tensor = _create((0,), TO_TORCH[array.dtype])
+    return make_strided(array, form_of(array.shape, array.dtype), size, stride)
+
+
+def make_strided(
+    value: jax.Array | Pending, form: Form, size: tuple[int, ...], stride: tuple[int, ...]
+) -> torch.Tensor:
+    """A new tensor of ``size`` and ``stride`` over ``value``, of ``form``, which holds its elements in memory order."""
+    tensor = create((0,), form.torch_dtype)
     storage = tensor.untyped_storage()
     _set_storage.redispatch(_META, tensor, storage, 0, size, stride)
-    storage.buffer = Buffer(array)
+    storage.buffer = Buffer(value, form)
     return tensor
 
 
@@ -116,20 +161,27 @@ def buffer_of(tensor: torch.Tensor) -> Buffer:
     shape = tuple(tensor.shape)
     if tensor.numel() != count or not is_dense(shape, tensor.stride()):
         shape = (count,)
-    storage.buffer = buffer = Buffer(jax.device_put(np.zeros(shape, dtype)))
+    storage.buffer = buffer = Buffer(jax.device_put(np.zeros(shape, dtype)), form_of(shape, dtype))
     return buffer
 
 
 def rebind(tensor: torch.Tensor, array: jax.Array) -> None:
     """Give the storage behind ``tensor`` new values."""
+    put(tensor, array, form_of(array.shape, array.dtype))
+
+
+def put(tensor: torch.Tensor, value: jax.Array | Pending, form: Form) -> None:
+    """Give the storage behind ``tensor`` new values, of ``form``."""
     storage = tensor.untyped_storage()
     try:
-        storage.buffer.rebind(array)
+        buffer = storage.buffer
     except AttributeError:
-        storage.buffer = Buffer(array)
+        storage.buffer = Buffer(value, form)
+    else:
+        buffer.value, buffer.form = value, form
 
 
-def is_whole(tensor: torch.Tensor, array: jax.Array) -> bool:
+def is_whole(tensor: torch.Tensor, array: jax.Array | Form) -> bool:
     """Whether ``tensor`` is all of ``array``, in the same shape and row-major."""
     return (
         tensor.shape == array.shape
@@ -139,16 +191,37 @@ def is_whole(tensor: torch.Tensor, array: jax.Array) -> bool:
     )
 
 
-def synchronize() -> None:
-    """Return once the values of every live buffer are there, and the last launch is done.
+class _Last:
+    """The outputs of the latest launch, held until the next: what nobody else holds is waited for all the same."""
 
-    Work whose results nobody holds is waited for by way of the last launch: a device runs its
-    programs in order.
-    """
-    jax.block_until_ready((_pending.take(), _pending.last))
-    _pending.last = ()
+    __slots__ = ("outputs",)
+
+    def __init__(self) -> None:
+        self.outputs: Sequence[jax.Array] = ()
+
+
+LAST = _Last()
+_flush: Callable[[], None] | None = None
 
 
 def launched(outputs: Sequence[jax.Array]) -> None:
     """Note the outputs of the latest launch."""
-    _pending.last = outputs
+    LAST.outputs = outputs
+
+
+def before_synchronize(flush: Callable[[], None] | None) -> None:
+    """Have ``flush`` called before every wait: what has only been recorded is launched then."""
+    global _flush
+    _flush = flush
+
+
+def synchronize() -> None:
+    """Return once the values of every live array are there, and the last launch is done.
+
+    Work whose results nobody holds is waited for by way of the last launch: a device runs its
+    programs in order.
+    """
+    if _flush is not None:
+        _flush()
+    jax.block_until_ready((jax.live_arrays(), LAST.outputs))
+    LAST.outputs = ()

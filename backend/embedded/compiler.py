@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
@@ -23,8 +24,7 @@ from backend.embedded.executable import Executable
 from backend.embedded.graphs import GraphCode, SavedGraph, kept_graphs
 from backend.embedded.identity import key as disk_key
 from backend.embedded.interpreter import Interpreter
-from backend.embedded.layout import Layout, memory_order, read, write
-from backend.embedded.program import layout_of
+from backend.embedded.layout import Layout, layout_of, memory_order, read, write
 from backend.embedded.seed import GENERATOR, key_of
 
 Compiled = Callable[..., list[Any]]
@@ -173,8 +173,12 @@ def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any], **_: An
 
 
 def register() -> None:
-    """Make ``torch.compile(..., backend="pjrt")`` known."""
+    """Make ``torch.compile(..., backend="pjrt")`` known, and keep Dynamo out of what runs below an op."""
     register_backend(backend, name=DEVICE_NAME)
+    # In a frame that Dynamo resumes after a graph break, it looks into every Python function that is called:
+    # also into a kernel that an op ends in.
+    for module in ("backend.embedded", "jax", "jaxlib"):
+        trace_rules.add(module)
 
 
 __all__ = ["GraphProgram", "Layout", "backend", "register"]

@@ -53,6 +53,12 @@ def activate() -> torch.device:
 
 def _ensure_autograd_knows() -> None:
     """Autograd counts devices at the first ``backward()`` of a process, and then never again."""
+    # The caller may have switched gradients off.
+    with torch.inference_mode(False), torch.enable_grad():
+        _run_backward()
+
+
+def _run_backward() -> None:
     leaf = torch.empty(0, device=DEVICE_NAME, requires_grad=True)
     try:
         leaf.view(0).backward(torch.empty(0, device=DEVICE_NAME))  # type: ignore[no-untyped-call]
@@ -160,6 +166,7 @@ _LEFT_TO_TORCH = {
     _aten.copy.default,
     _aten._to_copy.default,
     _aten._unsafe_view.default,
+    _aten.lift_fresh.default,
     _aten.lift_fresh_copy.default,
     _aten.reshape.default,
     _aten.zeros.default,

@@ -4,7 +4,9 @@ RuntimeError
 └── EmbeddedError
     ├── DtypeNotSupported    a dtype that cannot be held without narrowing it
     ├── LoweringMismatch     a lowering gave another shape than PyTorch says: a fault of ours
-    └── DevicesDiffer        operands on two devices
+    ├── DevicesDiffer        operands on two devices
+    ├── MemoryOverlaps       a write through a tensor whose elements share memory
+    └── OpFailed             XLA could not run an op, in eager-blocking mode
 NotImplementedError
 └── OpNotLowered             an ATen op that has no lowering
 """
@@ -57,3 +59,22 @@ class DevicesDiffer(EmbeddedError):
             f"Expected all tensors to be on the same device, but found at least two devices, pjrt:0 and {device}! "
             f"(in a call of {op}; move the operand with .to('pjrt'))"
         )
+
+
+class MemoryOverlaps(EmbeddedError):
+    """A write through a tensor whose elements share memory, in PyTorch's own words."""
+
+    def __init__(self, op: object) -> None:
+        super().__init__(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            f"Please clone() the tensor before performing the operation. (in a call of {op})"
+        )
+
+
+class OpFailed(EmbeddedError):
+    """XLA could not compile or run an op; ``line`` is where the user's code called it."""
+
+    def __init__(self, op: object, line: str, error: Exception) -> None:
+        super().__init__(f"{op} failed, called from {line}: {error}")
+        self.op = str(op)
+        self.line = line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,8 @@ Launch = Callable[[list[jax.Array]], Sequence[jax.Array]]
 class Executable:
     """``function``, compiled for arrays like ``arguments``; :attr:`launch` takes them as one list.
 
-    ``function`` returns a flat sequence of arrays. Launching is asynchronous.
+    ``function`` returns a flat sequence of arrays. Launching is asynchronous. The arrays at the places
+    in ``donated`` are gone after a launch: their memory is the outputs' where it fits.
 
     ``key`` gives the program's name on disk (:func:`backend.embedded.identity.key`); without one it is compiled
     anew in every process. ``describe`` gives what its maker learns while it is traced, JSON-ready: it is kept
@@ -34,13 +36,15 @@ class Executable:
     def __init__(
         self, function: Callable[..., Any], arguments: Sequence[Any], name: str,
         key: Callable[[], str] | None = None, describe: Callable[[], Any] | None = None,
+        donated: Sequence[int] = (),
     ) -> None:  # fmt: skip
         def program(*arrays: jax.Array) -> list[jax.Array]:
             return list(function(*arrays))
 
         # XLA names its module after the function: the name is what a profile shows.
         program.__name__ = re.sub(r"\W", "_", name)
-        lower = functools.partial(jax.jit(program, keep_unused=True).lower, *arguments)
+        jitted = jax.jit(program, keep_unused=True, donate_argnums=tuple(donated))
+        lower = functools.partial(jitted.lower, *arguments)
         kept = disk.current()
         place = _place(key) if kept is not None else None
         if kept is not None and place is None:
@@ -53,7 +57,10 @@ class Executable:
             COUNTERS.loads += 1
         else:
             start = time.perf_counter()
-            lowered = lower()
+            with warnings.catch_warnings():
+                # Not every array that is free fits an output, and jax would say so each time.
+                warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+                lowered = lower()
             self.compiled = lowered.compile()
             origin, seconds = "compiled", time.perf_counter() - start
             COUNTERS.compile_s += seconds

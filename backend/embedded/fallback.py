@@ -13,9 +13,11 @@ import torch
 
 from backend.embedded.buffer import buffer_of, is_dense
 from backend.embedded.cache import COUNTERS
+from backend.embedded.conjugation import TAKES_NOTES, resolved
 from backend.embedded.decompose import decompositions
-from backend.embedded.dispatch import TAKES_NOTES, Op, resolved
+from backend.embedded.dispatch import Op
 from backend.embedded.errors import OpNotLowered
+from backend.embedded.layout import refuse_overlap
 from backend.embedded.lower import TABLE
 from backend.embedded.lower.table import takes_tensors
 
@@ -90,23 +92,14 @@ def _kernel_of(op: torch._ops.OpOverload) -> Kernel | None:
         return _out(Op(functional), outs)
     if str(op._schema.arguments[0].type) == "List[Tensor]":
         return _inplace_list(Op(functional, op))
-    return _inplace(Op(functional, op))
+    return Op(functional, op).in_place
 
 
 def _functional(op: Op) -> Kernel:
     returns_list = [str(r.type) for r in op.op._schema.returns] == ["List[Tensor]"]
     if returns_list:
         return lambda *args, **kwargs: list(op(args, kwargs))
-    return lambda *args, **kwargs: op(args, kwargs)
-
-
-def _inplace(op: Op) -> Kernel:
-    def run(target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if target.numel():
-            op((target, *args), kwargs, (target,))
-        return target
-
-    return run
+    return op.functional
 
 
 def _inplace_list(op: Op) -> Kernel:
@@ -132,6 +125,7 @@ def put(out: Tensor, result: Tensor) -> None:
         out.resize_(result.shape)
         if not is_dense(tuple(result.shape), result.stride()):
             out.as_strided_(result.shape, result.stride())
+    refuse_overlap(aten.copy_.default, out)
     if out.numel():
         _alias((result,), {}, (out,))
 

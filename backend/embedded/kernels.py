@@ -10,11 +10,13 @@ import jax
 import numpy as np
 import torch
 
-from backend.embedded.buffer import buffer_of, is_dense, is_whole, rebind, size_storage, wrap
-from backend.embedded.dispatch import Op, resolved
+from backend.embedded.buffer import buffer_of, is_whole, put, rebind, size_storage, wrap
+from backend.embedded.conjugation import resolved
+from backend.embedded.dispatch import Op
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer
-from backend.embedded.program import number_array
+from backend.embedded.layout import fills_storage, refuse_overlap
+from backend.embedded.number import number_array
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -137,7 +139,7 @@ def resize(x: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tens
     needed = math.prod(size) + x.storage_offset()
     storage = x.untyped_storage()
     held = getattr(storage, "buffer", None)
-    if held is not None and held.array.size < needed:
+    if held is not None and math.prod(held.form.shape) < needed:
         grown = np.zeros((needed,), held.array.dtype)
         grown[: held.array.size] = np.asarray(held.array).reshape(-1)
         held.array = jax.device_put(grown)
@@ -159,20 +161,15 @@ def dense(x: Tensor) -> jax.Array:
     return buffer_of(_clone((x,), {"memory_format": torch.contiguous_format})).array
 
 
-def _fills_storage(x: Tensor) -> bool:
-    held = getattr(x.untyped_storage(), "buffer", None)
-    count = held.array.size if held is not None else x.untyped_storage().nbytes() // x.element_size()
-    return x.storage_offset() == 0 and x.numel() == count and is_dense(tuple(x.shape), x.stride())
-
-
 @kernel(aten._copy_from.default)
 def copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     """``target`` takes the values of ``source``: host to device, device to host, or on the device."""
+    refuse_overlap(aten.copy_.default, target)
     source = resolved(source)
     if source.device.type == "cpu":
         values = source.to(target.dtype).expand(target.shape)
         array = jax.device_put(to_numpy(values))
-        if _fills_storage(target):
+        if fills_storage(target) and target.is_contiguous():
             rebind(target, array)
         else:
             _alias((wrap(array),), {}, (target,))
@@ -223,9 +220,10 @@ def fill_tensor(x: Tensor, value: Tensor) -> Tensor:
     """A 0-d tensor's value everywhere."""
     if value.device.type == "cpu":
         return fill(x, value.item())
-    if _fills_storage(x) and value.dtype is x.dtype:
+    if fills_storage(x) and x.is_contiguous() and value.dtype is x.dtype:
         # Nothing that was there is read: the array need not exist before.
-        rebind(x, buffer_of(_copy((value, list(x.shape)), {})).array)
+        made = buffer_of(_copy((value, list(x.shape)), {}))
+        put(x, made.value, made.form)
     else:
         _copy((value, list(x.shape)), {}, (x,))
     return x

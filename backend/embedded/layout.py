@@ -7,15 +7,19 @@ program: slices, transposes and broadcasts that XLA fuses.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import torch
 from jax import lax
 
 from backend.embedded.buffer import is_dense
+from backend.embedded.dtype import to_jax
+from backend.embedded.errors import MemoryOverlaps
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class Layout:
     def seen(self) -> jax.ShapeDtypeStruct:
         """The shape and dtype of what is read through this layout."""
         return jax.ShapeDtypeStruct(self.size, self.dtype)
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    """How ``tensor`` lies in its buffer."""
+    return Layout(tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), to_jax(tensor.dtype))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,6 +157,7 @@ def write(buffer: jax.Array, layout: Layout, value: jax.Array) -> jax.Array:
     return _flat(flat, buffer.dtype).reshape(buffer.shape)
 
 
+@functools.lru_cache(maxsize=4096)
 def memory_order(size: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...] | None:
     """The permutation that puts a dense view's dimensions in memory order, None where the view has gaps.
 
@@ -157,3 +167,33 @@ def memory_order(size: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, .
     if is_dense(tuple(size[i] for i in order), tuple(stride[i] for i in order)):
         return order
     return None
+
+
+def refuse_overlap(op: torch._ops.OpOverload, target: torch.Tensor | None) -> None:
+    """Refuse to write where two elements share memory for certain: a broadcast dimension (at::has_internal_overlap).
+
+    PyTorch still lets ``index_put_`` and ``masked_fill_`` do it, and warns; what is read back then depends on the
+    order of the writes, which a device does not promise.
+
+    Raises:
+        MemoryOverlaps: they do.
+    """
+    if target is None or not target.numel():
+        return
+    if any(n > 1 and s == 0 for n, s in zip(target.shape, target.stride(), strict=True)):
+        raise MemoryOverlaps(op)
+
+
+def fills_storage(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is all of its storage, without gaps and in whatever order: a write needs no base."""
+    if tensor.storage_offset() or 0 in tensor.shape:
+        return False
+    storage = tensor.untyped_storage()
+    try:
+        form = storage.buffer.form
+        held = math.prod(form.shape) * form.dtype.itemsize
+    except AttributeError:
+        held = storage.nbytes()
+    if tensor.numel() * tensor.element_size() != held:
+        return False
+    return memory_order(tuple(tensor.shape), tensor.stride()) is not None
