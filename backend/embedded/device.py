@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 
 from backend.embedded.backend import DEVICE_NAME
 from backend.embedded.errors import EmbeddedError
+from backend.embedded.module import DeviceModule
 
 _libraries: list[torch.library.Library] = []
 _active = False
@@ -38,13 +38,14 @@ def activate() -> torch.device:
         jax.config.update("jax_enable_x64", True)
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-        _setup_privateuseone_for_python_backend(DEVICE_NAME, backend_module=_DeviceModule())
+        _setup_privateuseone_for_python_backend(DEVICE_NAME, backend_module=DeviceModule())
         # Module.to() would make new parameters of tied ones: shared weights must stay shared.
         torch.__future__.set_swap_module_params_on_conversion(True)
         _register_kernels()
         _pickle_through_cpu()
-        from backend.embedded import compiler
+        from backend.embedded import compiler, generator
 
+        generator.install()
         compiler.register()
         _ensure_autograd_knows()
         _active = True
@@ -69,67 +70,18 @@ def _run_backward() -> None:
         ) from error
 
 
-class _DeviceModule:
-    """What PyTorch asks a device's module: ``torch.pjrt``."""
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def is_available(self) -> bool:
-        return True
-
-    def _is_in_bad_fork(self) -> bool:
-        return False
-
-    def device_count(self) -> int:
-        return 1
-
-    def current_device(self) -> int:
-        return 0
-
-    def set_device(self, device: Any) -> None:
-        pass
-
-    def device(self, index: Any) -> Any:
-        return contextlib.nullcontext()
-
-    def synchronize(self, device: Any = None) -> None:
-        from backend.embedded.buffer import synchronize
-
-        synchronize()
-
-    def manual_seed(self, seed: int) -> None:
-        self.manual_seed_all(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        from backend.embedded.seed import GENERATOR
-
-        GENERATOR.manual_seed(seed)
-
-    def get_rng_state(self, device: Any = None) -> torch.Tensor:
-        from backend.embedded.seed import GENERATOR
-
-        return GENERATOR.state()
-
-    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
-        from backend.embedded.seed import GENERATOR
-
-        GENERATOR.set_state(state)
-
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        return [torch.bfloat16, torch.float16]
-
-
 def _is_composite(op: torch._ops.OpOverload) -> bool:
     """Whether PyTorch expresses ``op`` by other ops before any device sees it."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
 
 
 def _register_kernels() -> None:
-    from backend.embedded import dynamic, stateful  # noqa: F401  (they enter their kernels)
+    from backend.embedded import autocast, dynamic, scaling, stateful  # noqa: F401  (they enter their kernels)
     from backend.embedded.fallback import fallback, kernel_of, written_forms
+    from backend.embedded.generator import driven
     from backend.embedded.kernels import KERNELS
     from backend.embedded.lower import TABLE
+    from backend.embedded.untraced import untraced
 
     library = torch.library.Library("aten", "IMPL")
     registered: set[str] = set()
@@ -137,16 +89,16 @@ def _register_kernels() -> None:
     def register(op: torch._ops.OpOverload, run: Any) -> None:
         if op.name() not in registered and not _is_composite(op):
             registered.add(op.name())
-            library.impl(op, run, "PrivateUse1")
+            library.impl(op, untraced(run), "PrivateUse1")
 
     with warnings.catch_warnings():
         # PyTorch warns where a device replaces a kernel that works for any device: that is the intent.
         warnings.simplefilter("ignore", UserWarning)
         for op, run in KERNELS.items():
-            register(op, run)
+            register(op, driven(op, run))
         for op in list(TABLE):
             # Views and copies are torch's business: it makes them from the kernels above.
-            if op.is_view or op in _LEFT_TO_TORCH:
+            if op.is_view or op in _LEFT_TO_TORCH or op.namespace != "aten":
                 continue
             for form in (op, *written_forms(op)):
                 found = kernel_of(form)
@@ -156,8 +108,8 @@ def _register_kernels() -> None:
             # Copying is how PyTorch carries a noted conjugation out: it must not ask for that in turn.
             library.impl("_copy_from", torch.library.fallthrough_kernel, key)
     everything = torch.library.Library("_", "IMPL")
-    everything.fallback(fallback, "PrivateUse1")
-    _libraries.extend((library, everything))
+    everything.fallback(untraced(fallback), "PrivateUse1")
+    _libraries.extend((library, everything, *autocast.register()))
 
 
 _aten = torch.ops.aten

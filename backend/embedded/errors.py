@@ -5,6 +5,7 @@ RuntimeError
     ├── DtypeNotSupported    a dtype that cannot be held without narrowing it
     ├── LoweringMismatch     a lowering gave another shape than PyTorch says: a fault of ours
     ├── DevicesDiffer        operands on two devices
+    ├── GeneratorOnDevice    a torch.Generator that cannot drive the device
     ├── MemoryOverlaps       a write through a tensor whose elements share memory
     └── OpFailed             XLA could not run an op, in eager-blocking mode
 NotImplementedError
@@ -78,3 +79,13 @@ class OpFailed(EmbeddedError):
         super().__init__(f"{op} failed, called from {line}: {error}")
         self.op = str(op)
         self.line = line
+
+
+class GeneratorOnDevice(EmbeddedError):
+    """A generator of another device, in PyTorch's own words."""
+
+    def __init__(self, op: object, device: object) -> None:
+        super().__init__(
+            f"Expected a 'pjrt' device type for generator but found '{device}' (in a call of {op}): "
+            "make it with torch.Generator(device='pjrt'), or torch.Generator() for the CPU's, which drives it too"
+        )

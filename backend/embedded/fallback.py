@@ -17,6 +17,7 @@ from backend.embedded.conjugation import TAKES_NOTES, resolved
 from backend.embedded.decompose import decompositions
 from backend.embedded.dispatch import Op
 from backend.embedded.errors import OpNotLowered
+from backend.embedded.generator import driven
 from backend.embedded.layout import refuse_overlap
 from backend.embedded.lower import TABLE
 from backend.embedded.lower.table import takes_tensors
@@ -75,6 +76,8 @@ def written_forms(op: torch._ops.OpOverload) -> Iterator[torch._ops.OpOverload]:
 def kernel_of(op: torch._ops.OpOverload) -> Kernel | None:
     """A kernel for ``op`` by its lowering or its decomposition, None where it has neither."""
     run = _kernel_of(op)
+    if run is not None:
+        run = driven(op, run)
     if run is None or op._schema.name.split("::")[1].removesuffix("_") not in TAKES_NOTES:
         return run
     plain, kept = run, int(op._schema.is_mutable)  # what is written is no copy of it

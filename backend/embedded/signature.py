@@ -66,8 +66,6 @@ def sign(op: Signed, value: Any, freedom: int, key: list[Any], inputs: list[Any]
         key.append(len(value))
         for entry in value:
             sign(op, entry, freedom, key, inputs)
-    elif isinstance(value, torch.Generator):
-        raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
     elif is_free(value, freedom):
         key.append(_Free.INT)
         inputs.append(value)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from backend.embedded.dispatch import Op
+from backend.embedded.fallback import put
 from backend.embedded.kernels import KERNELS, kernel
 
 aten = torch.ops.aten
@@ -40,12 +41,12 @@ def native_batch_norm_legit(*args: Any) -> Any:
 
 def _drawing(name: str, op: torch._ops.OpOverload) -> None:
     draw = Op(op)
+    # PyTorch leaves out what equals the in-place form's default; the form without a target may have none.
+    defaults = (0.5,) if op is aten.bernoulli.p else ()
 
-    def fill_randomly(x: Tensor, *args: Any, generator: Any = None) -> Tensor:
-        if generator is not None:
-            raise NotImplementedError("a torch.Generator cannot drive the pjrt device: seed it with torch.manual_seed")
+    def fill_randomly(x: Tensor, *args: Any) -> Tensor:
         if x.numel():
-            draw((x, *args), {}, (x,))
+            draw((x, *(args or defaults)), {}, (x,))
         return x
 
     packet, overload = name.split(".")
@@ -62,3 +63,12 @@ for _name, _op in {
     "random_.from": getattr(aten.random, "from"),
 }.items():
     _drawing(_name, _op)
+
+_permutation = Op(aten.randperm.default)
+
+
+@kernel(aten.randperm.generator_out)
+def permutation(n: int, *, out: Tensor) -> Tensor:
+    """0 to n - 1 in random order; :func:`backend.embedded.generator.driven` takes the generator."""
+    put(out, _permutation((n,), {"dtype": out.dtype}))
+    return out

@@ -14,6 +14,7 @@ indexing        gather, scatter, index, embedding
 creation        arrays from nothing
 random          what draws from the device's generator
 foreach         the list ops that optimizers use
+scaling         what a gradient scaler runs
 """
 
 from backend.embedded.lower import (
@@ -29,6 +30,7 @@ from backend.embedded.lower import (
     pooling,
     random,
     reduction,
+    scaling,
     shape,
 )
 from backend.embedded.lower.table import TABLE, Lowering, find
@@ -49,5 +51,6 @@ __all__ = [
     "pooling",
     "random",
     "reduction",
+    "scaling",
     "shape",
 ]

@@ -12,7 +12,7 @@ from jax import lax
 
 from backend.embedded.dtype import to_jax
 from backend.embedded.layout import Layout, read, write
-from backend.embedded.lower.table import aten, lowers
+from backend.embedded.lower.table import LATE, Lowering, aten, lowers
 
 Sizes = Sequence[int]
 
@@ -213,3 +213,12 @@ def lower_triangle(x: jax.Array, diagonal: int = 0) -> jax.Array:
 def upper_triangle(x: jax.Array, diagonal: int = 0) -> jax.Array:
     """What lies on and above a diagonal."""
     return _triangle(x, lambda offset: offset >= diagonal)
+
+
+def _size(x: jax.Array, dim: int) -> int:
+    return x.shape[dim]
+
+
+# Graphs over symbolic sizes ask for them; a program knows them as numbers.
+LATE["aten.sym_size.int"] = Lowering(_size)
+LATE["aten.sym_numel.default"] = Lowering(lambda x: x.size)

@@ -84,10 +84,8 @@ def test_training_follows_the_cpu(make_module, make_input, make_optimizer, compi
     module, x, y = make_module().double(), make_input(), torch.randint(5, (4,))
     losses, state = train(module, x, y, make_optimizer, "cpu")
     got, got_state = train(module, x, y, make_optimizer, "pjrt", compiled)
-    # Compiled Adam keeps its step count in float32 as PyTorch's own compiled one does: 1e-7 then.
-    tolerance = 1e-6 if compiled and make_optimizer is ADAMW else 1e-9
-    torch.testing.assert_close(got, losses, rtol=tolerance, atol=0)
-    torch.testing.assert_close(got_state, state, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(got, losses, rtol=1e-9, atol=0)
+    torch.testing.assert_close(got_state, state, rtol=1e-9, atol=1e-9)
 
 
 def test_a_compiled_step_is_few_launches():
