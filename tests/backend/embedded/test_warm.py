@@ -26,10 +26,12 @@ import torch
 from backend.embedded import disk
 from backend.embedded.cache import COUNTERS
 from backend.embedded.device import activate
+from backend.embedded.mode import set_mode
 from torch._dynamo.utils import counters
 
 activate()
-mode, names = sys.argv[1], sys.argv[2:]
+mode = sys.argv[1]
+set_mode(mode)
 torch.manual_seed(0)
 model = torch.nn.Sequential(
     torch.nn.Conv2d(1, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Dropout(0.25),
@@ -83,7 +85,7 @@ def work(folder, mode, **variables):
     return answer(start(folder, mode, **variables))
 
 
-@pytest.mark.parametrize("mode", ["eager", "compile"])
+@pytest.mark.parametrize("mode", ["eager", pytest.param("eager-fused", marks=pytest.mark.slow), "compile"])
 def test_a_second_process_compiles_nothing_and_computes_the_same_bits(tmp_path, mode):
     cold, warm = work(tmp_path, mode), work(tmp_path, mode)
     assert (warm["losses"], warm["total"]) == (cold["losses"], cold["total"])
