@@ -128,7 +128,10 @@ def read(path: Path) -> list[Row]:
     """
     try:
         with path.open(newline="") as file:
-            found = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            found = list(reader)
+            if reader.fieldnames != FIELDS:
+                raise ValueError("its heading is another")
         return [
             Row(
                 r["op"], r["dtype"], r["outcome"], r["compared"], int(r["forward"]), int(r["backward"]),
@@ -137,7 +140,7 @@ def read(path: Path) -> list[Row]:
             )
             for r in found
         ]  # fmt: skip
-    except (OSError, KeyError, ValueError, TypeError, UnicodeDecodeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise NotASurvey(path, str(error) or type(error).__name__) from error
 
 

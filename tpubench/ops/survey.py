@@ -18,6 +18,8 @@ from typing import Any
 from tpubench.errors import WorkerFailed
 from tpubench.ops.coverage import Outcome, Row
 
+#: Seconds that a worker may take before its first entry.
+_START = 600.0
 #: What whoever asked is told after every row: rows so far, and of how many.
 OnRow = Callable[[Row, int, int], None]
 
@@ -98,7 +100,8 @@ def _followed(
     started, total = None, 0
     while True:
         try:
-            line = lines.get(timeout=timeout)
+            # Importing torch, jax and the database is no op's time.
+            line = lines.get(timeout=timeout if started else max(timeout, _START))
         except queue.Empty:
             return started, "timeout"
         if line is None:
