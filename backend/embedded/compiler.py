@@ -26,7 +26,7 @@ from backend.embedded.buffer import buffer_of, is_dense, is_whole, launched, reb
 from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
 from backend.embedded.donation import own
-from backend.embedded.dtype import from_numpy, to_jax, to_numpy
+from backend.embedded.dtype import from_numpy, to_jax
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.executable import Executable
 from backend.embedded.graphs import GraphCode, SavedGraph, kept_graphs
@@ -91,9 +91,9 @@ class GraphProgram:
                 signature.append((arrays[-1].shape, arrays[-1].dtype, layout))
             else:
                 raise DevicesDiffer(f"the compiled graph {self.name}", arg.device)
-        for node in self.host.handed:
-            arrays.append(jax.device_put(to_numpy(on_host[node])))
-            signature.append((arrays[-1].shape, arrays[-1].dtype))
+        for array in self.host.hand_over(on_host):
+            arrays.append(jax.device_put(array))
+            signature.append((array.shape, array.dtype))
         if self.interpreter.random:
             arrays.append(jax.device_put(GENERATOR.next_key()))
         key = tuple(signature)
@@ -115,7 +115,9 @@ class GraphProgram:
         for make, source in zip(compiled.outputs, self.promised, strict=True):
             if make is _HOST:
                 value = on_host[source]
-                delivered.append(value.to(source.meta["val"].dtype) if isinstance(value, torch.Tensor) else value)
+                delivered.append(
+                    value.to(source.meta["val"].dtype, copy=True) if isinstance(value, torch.Tensor) else value
+                )
             else:
                 delivered.append(make(next(results)) if callable(make) else make)
         return delivered
@@ -135,7 +137,7 @@ class GraphProgram:
                 else:
                     base, layout = held[places[index]], entry[2]
                     inputs.append(base if layout is None else read(base, layout))
-            handed = dict(zip(host.handed, held[len(places) :], strict=True))
+            handed = host.received(held[len(places) :])
             values, written = interpreter(key, *inputs, given=handed)
             results = []
             for index, value in written.items():

@@ -43,6 +43,7 @@ def activate() -> torch.device:
         torch.__future__.set_swap_module_params_on_conversion(True)
         _register_kernels()
         _pickle_through_cpu()
+        _copy_storages()
         from backend.embedded import compiler, generator
 
         generator.install()
@@ -118,6 +119,7 @@ _LEFT_TO_TORCH = {
     _aten.copy.default,
     _aten._to_copy.default,
     _aten._unsafe_view.default,
+    _aten.lift.default,
     _aten.lift_fresh.default,
     _aten.lift_fresh_copy.default,
     _aten.reshape.default,
@@ -145,3 +147,24 @@ def _pickle_through_cpu() -> None:
         return torch._utils._rebuild_device_tensor_from_cpu_tensor, args
 
     torch.Tensor._reduce_ex_internal = reduce  # type: ignore[method-assign]
+
+
+def _copy_storages() -> None:
+    """``copy.deepcopy`` of a tensor copies its storage: PyTorch's own would read memory that is not there."""
+    original = torch.UntypedStorage.clone
+
+    def clone(self: Any) -> Any:
+        if self.device.type != DEVICE_NAME:
+            return original(self)
+        from backend.embedded.buffer import Buffer
+        from backend.embedded.kernels import set_storage
+
+        copied = torch._C._acc.create_empty_tensor((0,), torch.uint8)
+        set_storage(copied, copied.untyped_storage(), 0, (self.nbytes(),), (1,))
+        storage = copied.untyped_storage()
+        held = getattr(self, "buffer", None)
+        if held is not None:
+            storage.buffer = Buffer(held.array)  # arrays do not change: both may hold it until one is written
+        return storage
+
+    torch.UntypedStorage.clone = clone  # type: ignore[method-assign]

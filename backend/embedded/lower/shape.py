@@ -17,7 +17,13 @@ from backend.embedded.lower.table import LATE, Lowering, aten, lowers
 Sizes = Sequence[int]
 
 
-@lowers(aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default)
+@lowers(
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift.default,
+    aten.lift_fresh.default,
+    aten.lift_fresh_copy.default,
+)
 def same(x: jax.Array) -> jax.Array:
     """The values as they are."""
     return x

@@ -4,44 +4,15 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from backend.embedded.cache import COUNTERS
+from tests.backend.embedded.nets import Attention, Conv
 
 
 @pytest.fixture(autouse=True)
 def _device(pjrt):
     torch._dynamo.reset()
-
-
-class Conv(nn.Module):
-    """A small net with what ResNet has: strides, batch norm, in-place ReLU, a shortcut, pooling."""
-
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
-        self.n = nn.BatchNorm2d(8)
-        self.b = nn.Conv2d(8, 8, 3, padding=1)
-        self.pool = nn.MaxPool2d(3, 2, 1)
-        self.fc = nn.Linear(8, 5)
-
-    def forward(self, x):
-        x = F.relu(self.n(self.a(x)), inplace=True)
-        y = self.b(x)
-        y += x
-        return self.fc(F.adaptive_avg_pool2d(self.pool(F.relu(y)), 1).flatten(1))
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(11, 16)
-        self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, activation="gelu")
-        self.norm = nn.LayerNorm(16)
-
-    def forward(self, x):
-        return self.norm(self.layer(self.table(x))).mean(1)[:, :5]
 
 
 def loss_of(module, x, y):
