@@ -43,10 +43,11 @@ def activate() -> torch.device:
         torch.__future__.set_swap_module_params_on_conversion(True)
         _register_kernels()
         _pickle_through_cpu()
-        _copy_storages()
-        from backend.embedded import compiler, generator
+        from backend.embedded import compiler, generator, module, storage
 
         generator.install()
+        storage.install()
+        module.install()
         compiler.register()
         _ensure_autograd_knows()
         _active = True
@@ -147,24 +148,3 @@ def _pickle_through_cpu() -> None:
         return torch._utils._rebuild_device_tensor_from_cpu_tensor, args
 
     torch.Tensor._reduce_ex_internal = reduce  # type: ignore[method-assign]
-
-
-def _copy_storages() -> None:
-    """``copy.deepcopy`` of a tensor copies its storage: PyTorch's own would read memory that is not there."""
-    original = torch.UntypedStorage.clone
-
-    def clone(self: Any) -> Any:
-        if self.device.type != DEVICE_NAME:
-            return original(self)
-        from backend.embedded.buffer import Buffer
-        from backend.embedded.kernels import set_storage
-
-        copied = torch._C._acc.create_empty_tensor((0,), torch.uint8)
-        set_storage(copied, copied.untyped_storage(), 0, (self.nbytes(),), (1,))
-        storage = copied.untyped_storage()
-        held = getattr(self, "buffer", None)
-        if held is not None:
-            storage.buffer = Buffer(held.array)  # arrays do not change: both may hold it until one is written
-        return storage
-
-    torch.UntypedStorage.clone = clone  # type: ignore[method-assign]

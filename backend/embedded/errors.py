@@ -6,6 +6,8 @@ RuntimeError
     ├── LoweringMismatch     a lowering gave another shape than PyTorch says: a fault of ours
     ├── DevicesDiffer        operands on two devices
     ├── GeneratorOnDevice    a torch.Generator that cannot drive the device
+    ├── StorageNotOnHost     a storage's bytes asked for by their address
+    ├── NoSuchDevice         an index beyond the devices there are
     ├── MemoryOverlaps       a write through a tensor whose elements share memory
     └── OpFailed             XLA could not run an op, in eager-blocking mode
 NotImplementedError
@@ -89,3 +91,33 @@ class GeneratorOnDevice(EmbeddedError):
             f"Expected a 'pjrt' device type for generator but found '{device}' (in a call of {op}): "
             "make it with torch.Generator(device='pjrt'), or torch.Generator() for the CPU's, which drives it too"
         )
+
+
+class StorageNotOnHost(EmbeddedError):
+    """The bytes of a device's storage, asked for by their address."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"a storage on the pjrt device has no bytes that {what} could reach: "
+            "go by way of a tensor (tensor.cpu().untyped_storage(), tensor.copy_(...))"
+        )
+
+
+class NoSuchDevice(EmbeddedError):
+    """An index beyond the devices there are."""
+
+    def __init__(self, index: object) -> None:
+        super().__init__(
+            f"pjrt:{index}: invalid device ordinal: one device is usable from a process, pjrt:0 "
+            "(PyTorch's autograd knows one device of a backend that is written in Python); run a process a device"
+        )
+
+
+def refuse_index(index: int | None) -> None:
+    """Refuse every device but the first.
+
+    Raises:
+        NoSuchDevice: another is asked for.
+    """
+    if index:
+        raise NoSuchDevice(index)

@@ -16,7 +16,7 @@ from backend.embedded.cache import COUNTERS
 from backend.embedded.conjugation import TAKES_NOTES, resolved
 from backend.embedded.decompose import decompositions
 from backend.embedded.dispatch import Op
-from backend.embedded.errors import OpNotLowered
+from backend.embedded.errors import DevicesDiffer, OpNotLowered
 from backend.embedded.generator import driven
 from backend.embedded.layout import refuse_overlap
 from backend.embedded.lower import TABLE
@@ -123,7 +123,13 @@ _alias = Op(aten.alias.default)
 
 
 def put(out: Tensor, result: Tensor) -> None:
-    """``out`` takes the values of ``result``, and its size where it has another."""
+    """``out`` takes the values of ``result``, and its size where it has another.
+
+    Raises:
+        DevicesDiffer: ``out`` is elsewhere.
+    """
+    if out.device != result.device:
+        raise DevicesDiffer("an op with out=", out.device)
     if out.shape != result.shape:
         out.resize_(result.shape)
         if not is_dense(tuple(result.shape), result.stride()):

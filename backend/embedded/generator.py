@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from backend.embedded.backend import DEVICE_NAME
-from backend.embedded.errors import GeneratorOnDevice
+from backend.embedded.errors import GeneratorOnDevice, refuse_index
 from backend.embedded.seed import drawing_from
 
 _Plain = torch._C.Generator
@@ -38,6 +38,7 @@ class DeviceGenerator(_Plain):
     def __new__(cls, device: torch.device | str | int = DEVICE_NAME) -> DeviceGenerator:
         self = super().__new__(cls)
         self._index = torch.device(device).index or 0
+        refuse_index(self._index)
         return self
 
     @property

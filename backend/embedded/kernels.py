@@ -14,7 +14,7 @@ from backend.embedded.buffer import buffer_of, is_whole, put, rebind, size_stora
 from backend.embedded.conjugation import resolved
 from backend.embedded.dispatch import Op
 from backend.embedded.dtype import from_numpy, to_jax, to_numpy
-from backend.embedded.errors import DevicesDiffer
+from backend.embedded.errors import DevicesDiffer, refuse_index
 from backend.embedded.layout import fills_storage, refuse_overlap
 from backend.embedded.number import number_array
 
@@ -49,6 +49,8 @@ def empty(
     """Uninitialised memory; nothing is allocated before something is written."""
     dtype = dtype or torch.get_default_dtype()
     to_jax(dtype)  # refuse here what cannot be held
+    if device is not None:
+        refuse_index(device.index)
     if memory_format in (None, torch.contiguous_format, torch.preserve_format):
         return size_storage(_create(tuple(size), dtype))
     stride = torch.empty(size, dtype=dtype, device="meta", memory_format=memory_format).stride()
@@ -63,6 +65,8 @@ def empty_strided(
     """Uninitialised memory under given strides."""
     dtype = dtype or torch.get_default_dtype()
     to_jax(dtype)
+    if device is not None:
+        refuse_index(device.index)
     tensor = _create((0,), dtype)
     _set_strided.redispatch(_META, tensor, tensor.untyped_storage(), 0, size, stride)
     return tensor
@@ -115,6 +119,10 @@ def view_as_complex(x: Tensor) -> Tensor:
 @kernel(aten.set_.source_Storage_storage_offset)
 def set_storage(x: Tensor, source: Any, storage_offset: int, size: Any, stride: Any = ()) -> Tensor:
     """``x`` becomes a window on ``source``."""
+    if getattr(source, "bytes_only", False):
+        # Bytes from a file: the first tensor over them says what they are.
+        source.buffer.array = jax.device_put(np.asarray(source.buffer.array).view(to_jax(x.dtype)))
+        source.bytes_only = False
     return _set_strided.redispatch(_META, x, source, storage_offset, size, stride)
 
 
@@ -129,6 +137,27 @@ def set_tensor(x: Tensor, source: Tensor) -> Tensor:
     """``x`` becomes what ``source`` is."""
     size_storage(source)
     return set_storage(x, source.untyped_storage(), source.storage_offset(), source.shape, source.stride())
+
+
+@kernel(aten._new_zeros_with_same_feature_meta.default)
+def zeros_like_base(x: Tensor, base: Tensor, *, self_num_batch_dims: int = 0) -> Tensor:
+    """Zeros that lie in memory as ``base`` does: a tangent before it is filled."""
+    op, keywords = aten._new_zeros_with_same_feature_meta.default, {"self_num_batch_dims": self_num_batch_dims}
+    return op.redispatch(_CPU, size_storage(x), size_storage(base), **keywords)
+
+
+@kernel(aten._has_same_storage_numel.default)
+def has_same_storage(x: Tensor, other: Tensor) -> bool:
+    """Whether as many elements lie behind both."""
+    sizes = [size_storage(one).untyped_storage().nbytes() // one.element_size() for one in (x, other)]
+    return sizes[0] == sizes[1]
+
+
+@kernel(aten._to_copy.default)
+def to_copy(x: Tensor, *, device: Any = None, pin_memory: Any = None, non_blocking: bool = False, **how: Any) -> Tensor:
+    """A copy elsewhere or in another dtype. PyTorch would pin the host's side of an asynchronous one: jax does not."""
+    waits = device is not None and torch.device(device).type == "cpu"
+    return aten._to_copy.default.redispatch(_CPU, x, device=device, non_blocking=non_blocking and not waits, **how)
 
 
 @kernel(aten.resize_.default)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from backend.embedded.errors import OpNotLowered
+from backend.embedded.errors import OpNotLowered, refuse_index
 from backend.embedded.number import RuntimeNumber
 
 
@@ -18,6 +18,8 @@ def to_meta(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, torch.device):
+        if value.type == "pjrt":
+            refuse_index(value.index)
         return torch.device("meta")
     if isinstance(value, list | tuple):
         return type(value)([to_meta(v) for v in value])

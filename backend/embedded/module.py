@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from typing import Any
 
 import torch
+
+from backend.embedded.backend import DEVICE_NAME
+from backend.embedded.errors import refuse_index
 
 
 class DeviceModule:
@@ -35,10 +39,21 @@ class DeviceModule:
         return 0
 
     def set_device(self, device: Any) -> None:
-        """Choose the device that ``"pjrt"`` stands for."""
+        """Choose the device that ``"pjrt"`` stands for.
+
+        Raises:
+            NoSuchDevice: there is no such one.
+        """
+        refuse_index(torch.device(DEVICE_NAME, device).index if isinstance(device, int) else torch.device(device).index)
 
     def device(self, index: Any) -> Any:
-        """``with torch.pjrt.device(1):`` chooses a device for the block."""
+        """``with torch.pjrt.device(0):`` chooses a device for the block; a negative index leaves it.
+
+        Raises:
+            NoSuchDevice: there is no such one.
+        """
+        if not (isinstance(index, int) and index < 0):
+            self.set_device(index)
         return contextlib.nullcontext()
 
     def synchronize(self, device: Any = None) -> None:
@@ -84,3 +99,27 @@ class DeviceModule:
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         """The lower precisions of ``torch.autocast("pjrt")``."""
         return [torch.bfloat16, torch.float16]
+
+
+def install() -> None:
+    """Have ``torch.accelerator.synchronize`` wait for the device: PyTorch asks C++, which a Python device is not."""
+    original = torch.accelerator.synchronize
+
+    @functools.wraps(original)
+    def synchronize(device: Any = None, /) -> None:
+        if torch.accelerator.current_accelerator() == torch.device(DEVICE_NAME):
+            DeviceModule().synchronize(device)
+        else:
+            original(device)
+
+    torch.accelerator.synchronize = synchronize
+    choose = torch.accelerator.set_device_index
+
+    @functools.wraps(choose)
+    def set_device_index(device: Any, /) -> None:
+        if torch.accelerator.current_accelerator() == torch.device(DEVICE_NAME):
+            DeviceModule().set_device(device)
+        else:
+            choose(device)
+
+    torch.accelerator.set_device_index = set_device_index

@@ -15,6 +15,7 @@ creation        arrays from nothing
 random          what draws from the device's generator
 foreach         the list ops that optimizers use
 scaling         what a gradient scaler runs
+recurrent       the cells of LSTM and GRU, and weight norm
 """
 
 from backend.embedded.lower import (
@@ -29,6 +30,7 @@ from backend.embedded.lower import (
     normalization,
     pooling,
     random,
+    recurrent,
     reduction,
     scaling,
     shape,
@@ -50,6 +52,7 @@ __all__ = [
     "normalization",
     "pooling",
     "random",
+    "recurrent",
     "reduction",
     "scaling",
     "shape",
