@@ -9,7 +9,15 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("tpubench", "backend", "workloads")
 
 #: Modules that run in the worker's process, where torch and jax live; all others are the parent's.
-IN_WORKER = {"tpubench/check.py", "tpubench/flops.py", "tpubench/step.py", "tpubench/worker.py"}
+IN_WORKER = {
+    "tpubench/check.py",
+    "tpubench/flops.py",
+    "tpubench/ops/opinfo.py",
+    "tpubench/ops/sample.py",
+    "tpubench/ops/worker.py",
+    "tpubench/step.py",
+    "tpubench/worker.py",
+}
 
 
 def sources(package):

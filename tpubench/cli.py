@@ -169,6 +169,27 @@ def cache(
     raise typer.Exit(command(action, cache_dir))
 
 
+@app.command()
+def ops(
+    op: Annotated[list[str] | None, typer.Option("--op", help="Only ops of this name; * and ? match.")] = None,
+    backend: Annotated[str, typer.Option("--backend", help="A backend of `tpubench list`.")] = "embedded",
+    device: Device = "cpu",
+    dtype: Annotated[str, typer.Option("--dtype", help="Dtypes, separated by commas.")] = "float32",
+    samples: Annotated[int, typer.Option("--samples", help="Samples an op, spread over OpInfo's; 0: all.", min=0)] = 10,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds after which an op is given up.", min=1.0)] = 300,
+    out: Annotated[Path | None, typer.Option("--out", help="Keep the rows in a file in this folder.")] = None,
+    format: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    check: Annotated[Path | None, typer.Option("--check", help="Fail where an op no longer passes that did.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show the ops that pass as well.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Run PyTorch's OpInfo samples of every op, forward and backward, and compare with the CPU."""
+    from tpubench.commands.ops import ops as command
+
+    dtypes = [d.strip() for d in dtype.split(",") if d.strip()]
+    raise typer.Exit(command(backend, device, dtypes, op or [], samples, timeout, out, format, check, everything))
+
+
 def main() -> None:
     """The console script: a user's mistake is one line and exit code 2, never a traceback."""
     debug = "--debug" in sys.argv

@@ -10,6 +10,8 @@ TpubenchError
 ├── UnwritableDirectory    results or traces cannot be written there
 ├── NothingToCompare       no row is left to put in a table
 ├── BaselineNotFound       the baseline's filter matches no row
+├── MissingPackage         a package that only one command needs
+├── NotASurvey             a file that `tpubench ops` did not write
 ├── WorkerFailed           a worker process ended without an answer
 ├── TraceIncomplete        a capture without steps or ops
 ├── TraceNotFound          no capture in that folder
@@ -55,6 +57,22 @@ class BadValue(TpubenchError):
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
         super().__init__(f"{option} cannot be '{value}'", remedy)
+
+
+class MissingPackage(TpubenchError):
+    """A package that only one command needs is not installed."""
+
+    def __init__(self, package: str, why: str, remedy: str) -> None:
+        super().__init__(f"{package} is not installed ({why})", remedy)
+
+
+class NotASurvey(TpubenchError):
+    """A file that ``tpubench ops`` did not write."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(
+            f"'{path}' is no table of `tpubench ops` ({why})", "name a file that `tpubench ops --out` wrote"
+        )
 
 
 class NoFilesMatch(TpubenchError):

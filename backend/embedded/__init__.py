@@ -10,7 +10,11 @@ it is a plain :class:`torch.Tensor`; sizes, strides and aliasing live in torch, 
     layout       reading and writing a buffer through sizes, strides and offset, inside a program
     lower/       ATen ops as JAX functions, by family: one table for every mode
     program      one call of one op as one traceable function
-    executable   a compiled program and the quickest way to launch it
+    executable   a compiled program, from disk where it is there, and the quickest way to launch it
+    identity     what a program depends on: its name on disk
+    disk         programs in a folder that processes share
+    graphs       captured graphs in it, by way of AOTAutograd's cache
+    oplog, dump  launches as lines and programs as text, for debugging
     cache        executables by signature, with the counters a user sees
     dispatch     eager mode: an op call to a launch
     kernels      the ops that are about storage rather than values

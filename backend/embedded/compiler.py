@@ -1,15 +1,22 @@
-"""Compile mode: the ``torch.compile`` backend. A graph becomes one executable over device buffers."""
+"""Compile mode: the ``torch.compile`` backend. A graph becomes one executable over device buffers.
+
+Sizes: a graph that Dynamo made over symbolic sizes is compiled once for each set of sizes it is called
+with; XLA knows no other kind of program. Such a compile counts as a miss in the cache's counters.
+
+The memory of what a graph writes (parameters, optimizer state, running statistics) is handed to XLA
+for the new values; see :mod:`backend.embedded.donation`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
 from torch._dynamo.variables.optimizer import OptimizerVariable
@@ -19,139 +26,172 @@ from backend.embedded.backend import DEVICE_NAME
 from backend.embedded.buffer import buffer_of, is_dense, is_whole, launched, rebind, wrap, wrap_strided
 from backend.embedded.cache import COUNTERS
 from backend.embedded.decompose import decompositions
-from backend.embedded.dtype import from_numpy, to_jax, to_numpy
+from backend.embedded.donation import own
+from backend.embedded.dtype import from_numpy, to_jax
 from backend.embedded.errors import DevicesDiffer
 from backend.embedded.executable import Executable
 from backend.embedded.graphs import GraphCode, SavedGraph, kept_graphs
+from backend.embedded.host import HostPart
 from backend.embedded.identity import key as disk_key
 from backend.embedded.interpreter import Interpreter
-from backend.embedded.layout import Layout, layout_of, memory_order, read, write
+from backend.embedded.layout import layout_of, memory_order, read, write
 from backend.embedded.seed import GENERATOR, key_of
+from backend.embedded.symbols import Symbols
+from backend.embedded.untraced import untraced
 
-Compiled = Callable[..., list[Any]]
+
+@dataclasses.dataclass(slots=True)
+class _Compiled:
+    """One executable of a graph: what it takes over, and how each output is delivered.
+
+    ``outputs`` has an entry an output: what makes the tensor of its array, a number as it is, or None.
+    """
+
+    executable: Executable
+    donated: tuple[int, ...]
+    outputs: list[Any]
+
+    @classmethod
+    def of(cls, executable: Executable, donated: tuple[int, ...]) -> _Compiled:
+        """With what the executable's maker, of this process or another, noted of each output."""
+        return cls(executable, donated, [_maker(*note) for note in executable.notes])
 
 
 class GraphProgram:
-    """One graph, compiled for each set of input layouts it is called with (one, as a rule).
-
-    ``saved`` stands for the graph where it comes from disk: it is only read where a program has to be compiled.
-    """
+    """One graph, compiled for each set of input layouts it is called with (one, as a rule)."""
 
     def __init__(self, graph: torch.fx.GraphModule | SavedGraph, name: str) -> None:
-        if isinstance(graph, SavedGraph):
-            self._interpreter: Interpreter | None = None
-            self.saved = graph
-        else:
-            self._interpreter = Interpreter(graph)
-            self.saved = SavedGraph.of(self._interpreter)
+        module = graph.module() if isinstance(graph, SavedGraph) else graph
+        self.host = HostPart(module.graph)
+        self.interpreter = Interpreter(module, self.host.nodes)
+        self.saved = graph if isinstance(graph, SavedGraph) else SavedGraph.of(self.interpreter)
         self.name = name
-        self.executables: dict[tuple[Any, ...], Executable] = {}
-        self.outputs: list[tuple[bool, tuple[int, ...], tuple[int, ...]] | None] = []
+        self.compiled: dict[tuple[Any, ...], _Compiled] = {}
+        output = next(n for n in self.interpreter.nodes if n.op == "output")
+        self.promised: list[Any] = list(output.args[0])
         COUNTERS.graphs += 1
 
-    @property
-    def interpreter(self) -> Interpreter:
-        """The graph as a function."""
-        if self._interpreter is None:
-            self._interpreter = Interpreter(self.saved.module())
-        return self._interpreter
-
     def __call__(self, *args: Any) -> list[Any]:
-        """Run on device tensors (and plain numbers); writes go to their tensors, outputs come back."""
+        """Run on device tensors (and plain numbers); writes go to their tensors, outputs come back.
+
+        Raises:
+            DevicesDiffer: a tensor is on neither this device nor, as the graph was told, the CPU.
+        """
+        on_host = self.host.run(args) if self.host.nodes else {}
         arrays, signature = [], []
-        for arg in args:
-            if not isinstance(arg, torch.Tensor):
+        places: dict[int, int] = {}
+        for index, (arg, node) in enumerate(zip(args, self.interpreter.placeholders, strict=True)):
+            if node in self.host.nodes:
+                signature.append(None)
+            elif not isinstance(arg, torch.Tensor):
                 signature.append((type(arg), arg))
             elif arg.device.type == DEVICE_NAME:
-                array = buffer_of(arg).array
-                arrays.append(array)
-                layout = None if is_whole(arg, array) else layout_of(arg)
-                signature.append((array.shape, array.dtype, layout))
-            elif arg.device.type == "cpu" and arg.ndim == 0:
-                # Optimizers keep their step count on the CPU; it comes along as a number would.
-                arrays.append(jax.device_put(to_numpy(arg)))
-                signature.append(((), arrays[-1].dtype, None))
+                places[index] = len(arrays)
+                arrays.append(buffer_of(arg).array)
+                layout = None if is_whole(arg, arrays[-1]) else layout_of(arg)
+                signature.append((arrays[-1].shape, arrays[-1].dtype, layout))
             else:
                 raise DevicesDiffer(f"the compiled graph {self.name}", arg.device)
+        for array in self.host.hand_over(on_host):
+            arrays.append(jax.device_put(array))
+            signature.append((array.shape, array.dtype))
+        if self.interpreter.random:
+            arrays.append(jax.device_put(GENERATOR.next_key()))
         key = tuple(signature)
         COUNTERS.requests += 1
-        executable = self.executables.get(key)
-        if self.saved.random:
-            arrays.insert(0, jax.device_put(GENERATOR.next_key()))
-        if executable is None:
-            executable = self.executables[key] = self._compile(signature, arrays)
-        COUNTERS.launches += 1
-        outputs = executable.launch(arrays)
-        launched(outputs)
+        compiled = self.compiled.get(key)
+        if compiled is None:
+            compiled = self.compiled[key] = self._compile(signature, arrays, places)
+        outputs: Sequence[jax.Array] = ()
+        if self.interpreter.lowerings or arrays:
+            launched(())  # it holds the latest outputs, which may be what this launch takes over
+            own(arrays, compiled.donated)
+            COUNTERS.launches += 1
+            outputs = compiled.executable.launch(arrays)
+            launched(outputs)
         results = iter(outputs)
-        for index in self.saved.written:
-            if args[index].device.type == DEVICE_NAME:
-                rebind(args[index], next(results))
+        for index in self.interpreter.written:
+            rebind(args[index], next(results))
+        delivered = []
+        for make, source in zip(compiled.outputs, self.promised, strict=True):
+            if make is _HOST:
+                value = on_host[source]
+                delivered.append(
+                    value.to(source.meta["val"].dtype, copy=True) if isinstance(value, torch.Tensor) else value
+                )
             else:
-                args[index].copy_(from_numpy(np.asarray(next(results))))
-        return [None if make is None else _made(next(results), *make) for make in self.outputs]
+                delivered.append(make(next(results)) if callable(make) else make)
+        return delivered
 
-    def _compile(self, signature: Sequence[tuple[Any, ...]], arrays: Sequence[jax.Array]) -> Executable:
-        saved = self.saved
+    def _compile(self, signature: Sequence[Any], arrays: Sequence[jax.Array], places: dict[int, int]) -> _Compiled:
+        interpreter, host = self.interpreter, self.host
+        own_arguments = len(interpreter.placeholders)
+        notes: list[Any] = []
 
         def traced(*given: jax.Array) -> list[jax.Array]:
-            key, interpreter = None, self.interpreter
-            if saved.random:
-                key, given = key_of(given[0]), given[1:]
-            held = iter(given)
-            inputs, bases = [], []
-            for entry in signature:
-                if len(entry) == 2:
-                    inputs.append(entry[1])
-                    bases.append(None)
-                    continue
-                base, layout = next(held), entry[2]
-                bases.append((base, layout))
-                inputs.append(base if layout is None else read(base, layout))
-            outputs, written = interpreter(key, *inputs)
+            held = list(given)
+            key = key_of(held.pop()) if interpreter.random else None
+            inputs: list[Any] = []
+            for index, entry in enumerate(signature[:own_arguments]):
+                if index not in places:
+                    inputs.append(None if entry is None else entry[1])
+                else:
+                    base, layout = held[places[index]], entry[2]
+                    inputs.append(base if layout is None else read(base, layout))
+            handed = host.received(held[len(places) :])
+            values, written = interpreter(key, *inputs, given=handed)
             results = []
             for index, value in written.items():
-                base, layout = bases[index]  # type: ignore[misc]
+                base, layout = held[places[index]], signature[index][2]
                 results.append(value if layout is None else write(base, layout, value))
-            return results + self._laid_out(outputs)
+            symbols = Symbols(interpreter.placeholders, [getattr(i, "shape", i) for i in inputs])
+            notes.clear()
+            for value, source in zip(values, self.promised, strict=True):
+                array, note = _laid_out(value, source, symbols, source in host.nodes)
+                notes.append(note)
+                if array is not None:
+                    results.append(array)
+            return results
+
+        donated = tuple(places[index] for index in interpreter.written)
 
         def key() -> str:
-            return disk_key("graph", self.name, saved.text(), list(signature), list(arrays))
+            return disk_key("graph", self.name, self.saved.text(), list(signature), list(arrays), donated)
 
-        executable = Executable(traced, arrays, self.name, key, lambda: self.outputs)
-        # Of a program from disk nothing was traced.
-        self.outputs = [None if o is None else (o[0], tuple(o[1]), tuple(o[2])) for o in executable.notes]
-        return executable
-
-    def _laid_out(self, outputs: Sequence[Any]) -> list[jax.Array]:
-        """The outputs in memory order under the strides that the graph promised, and how to wrap each."""
-        node = next(n for n in self.interpreter.nodes if n.op == "output")
-        promised = node.args[0]
-        self.outputs, arrays = [], []
-        for value, source in zip(outputs, promised, strict=True):
-            if value is None:
-                self.outputs.append(None)
-                continue
-            meta = source.meta["val"] if isinstance(source, torch.fx.Node) else None
-            array = jnp.asarray(value)
-            size, stride = array.shape, None
-            if isinstance(meta, torch.Tensor):
-                array = array.astype(to_jax(meta.dtype))
-                size, stride = tuple(meta.shape), tuple(meta.stride())
-            order = None
-            if stride is not None and not is_dense(size, stride):
-                order = memory_order(size, stride)
-            if order is not None and stride is not None:
-                array = array.transpose(order)
-                self.outputs.append((True, size, stride))
-            else:
-                self.outputs.append((False, size, ()))
-            arrays.append(array)
-        return arrays
+        return _Compiled.of(Executable(traced, arrays, self.name, key, lambda: list(notes), donated), donated)
 
 
-def _made(array: jax.Array, strided: bool, size: tuple[int, ...], stride: tuple[int, ...]) -> torch.Tensor:
-    return wrap_strided(array, size, stride) if strided else wrap(array)
+_HOST = object()
+
+
+def _maker(kind: str, *rest: Any) -> Any:
+    """How an output is delivered, from what :func:`_laid_out` noted."""
+    if kind == "strided":
+        size, stride = map(tuple, rest)
+        return lambda array: wrap_strided(array, size, stride)
+    return {"wrap": wrap, "cpu": _to_host, "host": _HOST}.get(kind) or rest[0]
+
+
+def _laid_out(value: Any, source: Any, symbols: Symbols, on_host: bool) -> tuple[jax.Array | None, list[Any]]:
+    """An output in memory order under the strides that the graph promised, and how to deliver it, JSON-ready."""
+    if on_host:
+        return None, ["host"]
+    meta = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
+    if not isinstance(meta, torch.Tensor):
+        return None, ["value", value]  # None, or a size that backward will ask for
+    array = jnp.asarray(value).astype(to_jax(meta.dtype))
+    if meta.device.type == "cpu":
+        return array, ["cpu"]
+    size, stride = symbols.numbers(meta.shape), symbols.numbers(meta.stride())
+    order = None if is_dense(size, stride) else memory_order(size, stride)
+    if order is None:
+        return array, ["wrap"]
+    return array.transpose(order), ["strided", list(size), list(stride)]
+
+
+def _to_host(array: jax.Array) -> torch.Tensor:
+    """A ``.cpu()`` inside a graph: waits, as it does anywhere."""
+    return from_numpy(np.asarray(array))
 
 
 def _compiler(kind: str) -> SerializableAOTDispatchCompiler:
@@ -191,10 +231,7 @@ def register() -> None:
     """Make ``torch.compile(..., backend="pjrt")`` known, and keep Dynamo out of what runs below an op."""
     _leave_steps_on_the_cpu()
     register_backend(backend, name=DEVICE_NAME)
-    # In a frame that Dynamo resumes after a graph break, it looks into every Python function that is called:
-    # also into a kernel that an op ends in.
-    for module in ("backend.embedded", "jax", "jaxlib"):
-        trace_rules.add(module)
+    untraced(GraphCode.__call__)
 
 
-__all__ = ["GraphProgram", "Layout", "backend", "register"]
+__all__ = ["GraphProgram", "backend", "register"]

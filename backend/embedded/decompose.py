@@ -26,7 +26,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         # Importing Inductor enters decompositions into its own primitives: they must not depend on that.
         return not getattr(function, "__module__", "").startswith("torch._inductor")
 
-    return {op: function for op, function in table.items() if op not in TABLE and ours(function)}
+    # PyTorch's own for these calls an op on the real tensor that `torch.tensor` has made, which a trace refuses.
+    left = {torch.ops.aten.lift.default, torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default}
+    return {op: function for op, function in table.items() if op not in TABLE and op not in left and ours(function)}
 
 
 def ingredients(op: torch._ops.OpOverload) -> list[Callable[..., Any]]:

@@ -83,6 +83,7 @@ def _register_kernels() -> None:
     from backend.embedded.generator import driven
     from backend.embedded.kernels import KERNELS
     from backend.embedded.lower import TABLE
+    from backend.embedded.untraced import untraced
 
     library = torch.library.Library("aten", "IMPL")
     registered: set[str] = set()
@@ -90,7 +91,7 @@ def _register_kernels() -> None:
     def register(op: torch._ops.OpOverload, run: Any) -> None:
         if op.name() not in registered and not _is_composite(op):
             registered.add(op.name())
-            library.impl(op, run, "PrivateUse1")
+            library.impl(op, untraced(run), "PrivateUse1")
 
     with warnings.catch_warnings():
         # PyTorch warns where a device replaces a kernel that works for any device: that is the intent.
@@ -109,7 +110,7 @@ def _register_kernels() -> None:
             # Copying is how PyTorch carries a noted conjugation out: it must not ask for that in turn.
             library.impl("_copy_from", torch.library.fallthrough_kernel, key)
     everything = torch.library.Library("_", "IMPL")
-    everything.fallback(fallback, "PrivateUse1")
+    everything.fallback(untraced(fallback), "PrivateUse1")
     _libraries.extend((library, everything, *autocast.register()))
 
 
@@ -119,6 +120,7 @@ _LEFT_TO_TORCH = {
     _aten.copy.default,
     _aten._to_copy.default,
     _aten._unsafe_view.default,
+    _aten.lift.default,
     _aten.lift_fresh.default,
     _aten.lift_fresh_copy.default,
     _aten.reshape.default,

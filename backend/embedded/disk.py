@@ -133,7 +133,11 @@ class Disk:
     def store(self, key: str, entry: Entry) -> None:
         """Keep ``entry``, unless it cannot be written, or is larger than the whole cache."""
         start = time.perf_counter()
-        data = _packed(key, entry)
+        try:
+            data = _packed(key, entry)
+        except (TypeError, ValueError):  # notes that are no JSON
+            self.use.unwritten += 1
+            return
         if self.closed is not None or len(data) > self.limit:
             self.use.unwritten += 1
             return

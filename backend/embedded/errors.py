@@ -89,8 +89,7 @@ class GeneratorOnDevice(EmbeddedError):
     def __init__(self, op: object, device: object) -> None:
         super().__init__(
             f"Expected a 'pjrt' device type for generator but found '{device}' (in a call of {op}): "
-            "make it with torch.Generator(device='pjrt'), "
-            "or torch.Generator(), the CPU's, which drives the device too"
+            "make it with torch.Generator(device='pjrt'), or torch.Generator() for the CPU's, which drives it too"
         )
 
 

@@ -15,7 +15,7 @@ from jax.experimental import serialize_executable
 from backend.embedded import disk, dump, oplog
 from backend.embedded.cache import COUNTERS
 from backend.embedded.disk import Entry
-from backend.embedded.identity import NoKey
+from backend.embedded.identity import NoKey, digest
 
 Launch = Callable[[list[jax.Array]], Sequence[jax.Array]]
 
@@ -46,7 +46,7 @@ class Executable:
         jitted = jax.jit(program, keep_unused=True, donate_argnums=tuple(donated))
         lower = functools.partial(jitted.lower, *arguments)
         kept = disk.current()
-        place = _place(key) if kept is not None else None
+        place = _place(key, donated) if kept is not None else None
         if kept is not None and place is None:
             kept.miss()
         start = time.perf_counter()
@@ -76,11 +76,12 @@ class Executable:
             dump.write(where, name, lowered or lower(), self.compiled, arguments, origin, seconds)
 
 
-def _place(key: Callable[[], str] | None) -> str | None:
+def _place(key: Callable[[], str] | None, donated: Sequence[int]) -> str | None:
+    """The name on disk of what ``key`` names, compiled with ``donated``; None: it has none."""
     if key is None:
         return None
     try:
-        return key()
+        return digest(key(), str(sorted(donated)))
     except NoKey:
         return None
 

@@ -133,8 +133,12 @@ def key(kind: str, *parts: Any) -> str:
     Raises:
         NoKey: something in ``parts``, or set in jax, is not known to be written out in full.
     """
-    text = "\n".join((kind, surroundings(), _settings(), *map(text_of, parts)))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest(kind, surroundings(), _settings(), *map(text_of, parts))
+
+
+def digest(*texts: str) -> str:
+    """64 hex digits for ``texts``."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def known(*functions: Callable[..., Any]) -> None:

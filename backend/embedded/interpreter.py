@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ import torch
 from backend.embedded.dtype import to_jax, to_numpy
 from backend.embedded.errors import LoweringMismatch, OpNotLowered
 from backend.embedded.lower import Lowering, find
+from backend.embedded.symbols import Symbols
 
 
 def lowering_of(op: Any) -> Lowering:
@@ -27,27 +27,19 @@ def lowering_of(op: Any) -> Lowering:
     return lowering
 
 
-def _is_number(meta: Any) -> bool:
-    """Whether a graph's value is one of the numbers that an optimizer keeps in CPU tensors: step count, corrections.
-
-    PyTorch's optimizers work these out in Python, which is float64; a graph has them in float32. They are carried
-    in float64, so that a compiled step is the step that was not compiled.
-    """
-    return isinstance(meta, torch.Tensor) and meta.device.type == "cpu" and meta.dtype is torch.float32
-
-
-def _conformed(target: Any, result: Any, meta: Any) -> Any:
+def _conformed(target: Any, result: Any, meta: Any, symbols: Symbols) -> Any:
     """Every array in the dtype the graph says, refused in another shape."""
     if isinstance(meta, torch.Tensor):
         array = jnp.asarray(result)
-        if meta.numel() == 0:
+        shape = symbols.numbers(meta.shape)
+        if 0 in shape:
             # Nothing is saved there (a batch norm's statistics in evaluation).
-            return jnp.zeros(tuple(meta.shape), to_jax(meta.dtype))
-        if array.shape != tuple(meta.shape):
-            raise LoweringMismatch(target, array.shape, tuple(meta.shape))
-        return array.astype(jnp.float64 if _is_number(meta) else to_jax(meta.dtype))
+            return jnp.zeros(shape, to_jax(meta.dtype))
+        if array.shape != shape:
+            raise LoweringMismatch(target, array.shape, shape)
+        return array.astype(to_jax(meta.dtype))
     if isinstance(meta, list | tuple) and isinstance(result, list | tuple):
-        return [_conformed(target, r, m) for r, m in zip(result, meta, strict=False)]
+        return [_conformed(target, r, m, symbols) for r, m in zip(result, meta, strict=False)]
     return result
 
 
@@ -56,6 +48,11 @@ def _constant(module: torch.fx.GraphModule, name: str) -> Any:
     for part in name.split("."):
         value = getattr(value, part)
     return jnp.asarray(to_numpy(value.cpu())) if isinstance(value, torch.Tensor) else value
+
+
+def _is_arithmetic(target: Any) -> bool:
+    """Whether a node is Python over sizes and lists rather than an op over tensors."""
+    return not isinstance(target, torch._ops.OperatorBase)
 
 
 #: What a checkpointed draw becomes in a compiled graph: forward keeps the state, backward draws from it again.
@@ -81,18 +78,20 @@ class Interpreter:
     """``module`` (ops of the table, ``getitem``, constants) as a function of its placeholders.
 
     Ops that write (``copy_`` at a graph's end, onto a placeholder) return through :attr:`written`:
-    placeholder index to the node whose value it gets.
+    placeholder index to the node whose value it gets. Nodes in ``known`` are not computed: their
+    values are given.
     """
 
-    def __init__(self, module: torch.fx.GraphModule) -> None:
+    def __init__(self, module: torch.fx.GraphModule, known: Collection[torch.fx.Node] = ()) -> None:
         self.module = module
+        self.known = known
         self.nodes = list(module.graph.nodes)
         self.placeholders = [n for n in self.nodes if n.op == "placeholder"]
         self.written: dict[int, torch.fx.Node] = {}
         self.lowerings: dict[torch.fx.Node, Lowering] = {}
         index = {n: i for i, n in enumerate(self.placeholders)}
         for node in self.nodes:
-            if node.op != "call_function" or node.target is operator.getitem:
+            if node in known or node.op != "call_function" or _is_arithmetic(node.target):
                 continue
             if node.target is torch.ops.aten.copy_.default:
                 self.written[index[node.args[0]]] = node
@@ -103,12 +102,16 @@ class Interpreter:
         drawing = (n for n, lowering in self.lowerings.items() if lowering.random)
         self.random = any(node.target is not _REPEAT for node in drawing)
 
-    def __call__(self, key: jax.Array | None, *inputs: Any) -> tuple[Any, dict[int, jax.Array]]:
-        """``(outputs in the graph's own nesting, what was written by placeholder index)``."""
-        values: dict[torch.fx.Node, Any] = {
-            node: value.astype(jnp.float64) if _is_number(node.meta.get("val")) else value
-            for node, value in zip(self.placeholders, inputs, strict=True)
-        }
+    def __call__(
+        self, key: jax.Array | None, *inputs: Any, given: Mapping[torch.fx.Node, Any] | None = None
+    ) -> tuple[Any, dict[int, jax.Array]]:
+        """``(outputs in the graph's own nesting, what was written by placeholder index)``.
+
+        An output that is in ``known`` and not in ``given`` comes back as None.
+        """
+        values: dict[torch.fx.Node, Any] = dict(zip(self.placeholders, inputs, strict=True))
+        values.update(given or {})
+        symbols = Symbols(self.placeholders, [getattr(i, "shape", i) for i in inputs])
         drawn = 0
         output: Any = None
 
@@ -116,7 +119,8 @@ class Interpreter:
             return torch.fx.node.map_arg(argument, lambda n: values[n])
 
         for node in self.nodes:
-            if node.op == "placeholder":
+            if node.op == "placeholder" or node in self.known:
+                values.setdefault(node, None)
                 continue
             if node.op == "get_attr":
                 values[node] = _constant(self.module, node.target)
@@ -125,8 +129,8 @@ class Interpreter:
             if node.op == "output":
                 output = args[0]
                 continue
-            if node.target is operator.getitem:
-                values[node] = args[0][args[1]]
+            if _is_arithmetic(node.target):
+                values[node] = node.target(*args, **kwargs)
                 continue
             if node.target is torch.ops.aten.copy_.default:
                 source = jnp.broadcast_to(args[1], args[0].shape).astype(args[0].dtype)
@@ -145,7 +149,7 @@ class Interpreter:
                 continue
             with jax.named_scope(node.name):
                 result = lowering.function(*args, **kwargs)
-            values[node] = _conformed(node.target, result, node.meta.get("val"))
+            values[node] = _conformed(node.target, result, node.meta.get("val"), symbols)
         return output, {i: values[n] for i, n in self.written.items()}
 
 

@@ -235,6 +235,10 @@ def equal(a: Tensor, b: Tensor) -> bool:
 @kernel(aten.fill_.Scalar)
 def fill(x: Tensor, value: Any) -> Tensor:
     """A number everywhere. The number is an input: another one makes no new program."""
+    if x.ndim == 0 and fills_storage(x):
+        # The gradient that backward() starts from: the number's own array, and no launch.
+        rebind(x, number_array(value, to_jax(x.dtype)))
+        return x
     return fill_tensor(x, wrap(number_array(value, to_jax(x.dtype)))) if x.numel() else x
 
 

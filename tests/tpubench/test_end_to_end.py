@@ -1,6 +1,7 @@
 """The whole way for one workload, as a user goes it: run, compare, and what is on disk."""
 
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -85,3 +86,39 @@ def test_the_wheel_holds_all_three_packages_and_the_catalogue(tmp_path):
     ):  # fmt: skip
         assert name in names
     assert not any(name.startswith(("tests/", "bench/")) for name in names)
+
+
+def test_what_runs_is_told_to_the_user_and_written_where_asked(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("TPUBENCH_TRACE_OPS", "1")
+    arguments = ("run", "resnet", "--size", "tiny", "--phase", "infer", "--batch", "1", "--steps", "3")
+    got = cli(*arguments, "--dump-hlo", "hlo", "--cache", "off")
+    assert got.returncode == 0, got.stderr
+    array, time = r"f32\[\S+\]", r"[\d.]+ ms"
+    assert re.search(rf"^aten_relu {array} -> {array} compiled {time}, launch {time}$", got.stderr, re.M), got.stderr
+    assert re.search(rf"^aten_relu {array} -> {array} hit, launch {time}$", got.stderr, re.M)
+    (record,) = store.read_many([str(tmp_path / "results")])[0]
+    assert record.disk_requests is None and record.compile_misses > 5
+    assert [w.split(":")[0] for w in record.warnings] == [
+        "the first step and the warm-up hold the writing of HLO", "TPUBENCH_TRACE_OPS is set",
+    ]  # fmt: skip
+    (folder,) = (tmp_path / "hlo").iterdir()
+    index = [json.loads(line) for line in (folder / "index.jsonl").read_text().splitlines()]
+    assert len(index) >= record.compile_misses and f"hlo: hlo/{folder.name} ({len(index)} programs)" in got.stderr
+    assert all((folder / line[kind]).stat().st_size for line in index for kind in ("stablehlo", "optimised"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["eager", "compile", "eager-fused"])
+def test_a_warm_cell_compiles_nothing_and_a_cold_one_everything(cli, tmp_path, mode):
+    arguments = ("run", "resnet", "--size", "tiny", "--mode", mode, "--steps", "3", "--cache-dir", "caches")
+    got = cli(*arguments, "--cache", "warm,cold,off")
+    assert got.returncode == 0, got.stderr
+    found = {r.cache: r for r in store.read_many([str(tmp_path / "results")])[0]}
+    warm, cold, off = found["warm"], found["cold"], found["off"]
+    assert all(r.status == "ok" and r.correctness == "matched" for r in found.values())
+    assert warm.losses == cold.losses == off.losses
+    assert warm.compile_misses == warm.disk_misses == 0 and warm.disk_hits == cold.compile_misses == off.compile_misses
+    assert cold.disk_hits == 0 and cold.disk_misses == cold.compile_misses and cold.disk_written_bytes > 0
+    assert warm.disk_read_bytes > 0 and warm.disk_written_bytes == 0
+    assert off.disk_requests is None
+    assert warm.compile_hits + warm.disk_hits == warm.compile_requests

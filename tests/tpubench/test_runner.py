@@ -189,7 +189,6 @@ def test_what_is_known_to_be_impossible_starts_nothing(monkeypatch):
         ({"mode": "lazy"}, "mode lazy: this backend is not lazy"),
         ({"mode": "eager-fused"}, "fake has no mode 'eager-fused'"),
         ({"device": "tpu"}, "fake has no device 'tpu'"),
-        ({"cache": "warm"}, "cache warm"),
     ):
         record, _ = run(**fields)
         assert record.status == "unsupported" and reason in record.reason

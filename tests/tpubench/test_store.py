@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,12 @@ from tpubench.record import SCHEMA_VERSION, Status
 def test_what_is_written_is_read_back(tmp_path):
     for record in (make_record(), make_record(Status.ERROR, reason="a, 'b'\n\"c\"", exit_signal=9, number=2)):
         assert store.read(store.write(record, tmp_path / "new")) == record
+
+
+def test_records_of_every_earlier_version_are_read():
+    found = [store.read(path) for path in sorted((Path(__file__).parents[2] / "results").glob("**/*.parquet"))]
+    assert found and min(record.schema for record in found) == 1
+    assert all(record.ok and record.step_s for record in found)
 
 
 def test_names_are_readable_and_no_run_overwrites_another(tmp_path):

@@ -12,12 +12,18 @@ from jax import lax
 
 from backend.embedded.dtype import to_jax
 from backend.embedded.layout import Layout, read, write
-from backend.embedded.lower.table import aten, lowers
+from backend.embedded.lower.table import LATE, Lowering, aten, lowers
 
 Sizes = Sequence[int]
 
 
-@lowers(aten.alias.default, aten.detach.default, aten.lift_fresh.default, aten.lift_fresh_copy.default)
+@lowers(
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift.default,
+    aten.lift_fresh.default,
+    aten.lift_fresh_copy.default,
+)
 def same(x: jax.Array) -> jax.Array:
     """The values as they are."""
     return x
@@ -213,3 +219,12 @@ def lower_triangle(x: jax.Array, diagonal: int = 0) -> jax.Array:
 def upper_triangle(x: jax.Array, diagonal: int = 0) -> jax.Array:
     """What lies on and above a diagonal."""
     return _triangle(x, lambda offset: offset >= diagonal)
+
+
+def _size(x: jax.Array, dim: int) -> int:
+    return x.shape[dim]
+
+
+# Graphs over symbolic sizes ask for them; a program knows them as numbers.
+LATE["aten.sym_size.int"] = Lowering(_size)
+LATE["aten.sym_numel.default"] = Lowering(lambda x: x.size)

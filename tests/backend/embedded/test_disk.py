@@ -182,6 +182,13 @@ def test_what_is_larger_than_the_whole_cache_is_left_out(tmp_path):
     assert kept.use.unwritten == 1 and list(tmp_path.iterdir()) == []
 
 
+def test_notes_that_cannot_be_written_cost_the_entry_alone(tmp_path):
+    kept = Disk(tmp_path)
+    kept.store(KEY, entry(notes={"size": object()}))
+    kept.store(OTHER, entry())
+    assert kept.use.unwritten == 1 and found(kept) is None and found(kept, OTHER) == entry()
+
+
 def test_files_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path):
     dead, living = tmp_path / "x.1.partial", tmp_path / "y.2.partial"
     dead.touch(), living.touch()
