@@ -86,7 +86,8 @@ def install() -> None:
         return make(cls, *args, **kwargs)
 
     def address(self: torch.UntypedStorage) -> int:
-        return 0 if self.device.type == DEVICE_NAME else pointer(self)
+        # There is no address. PyTorch tells storages apart by it, and takes 0 for one that holds nothing.
+        return self._cdata if self.device.type == DEVICE_NAME else pointer(self)
 
     torch.UntypedStorage.data_ptr = address  # type: ignore[method-assign]
     torch.UntypedStorage.clone = cloned  # type: ignore[method-assign]
