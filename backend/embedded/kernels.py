@@ -72,6 +72,12 @@ def empty_strided(
     return tensor
 
 
+@kernel(aten._efficientzerotensor.default)
+def zero_tensor(size: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """Zeros: the tangent of what does not move."""
+    return torch.zeros(size, dtype=dtype, device="pjrt")
+
+
 # -- viewing: torch's own CPU kernels for these touch sizes and strides only ---------------------------
 @kernel(aten.as_strided.default)
 def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:

@@ -72,28 +72,3 @@ def permutation(n: int, *, out: Tensor) -> Tensor:
     """0 to n - 1 in random order; :func:`backend.embedded.generator.driven` takes the generator."""
     put(out, _permutation((n,), {"dtype": out.dtype}))
     return out
-
-
-_meta = torch.library.Library("aten", "IMPL", "Meta")
-
-
-def _gru_shapes(inputs: Tensor, hidden: Tensor, hx: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(hx), inputs.new_empty((hx.shape[0], 5 * hx.shape[1]))
-
-
-def _gru_backward_shapes(grad_hy: Tensor, workspace: Tensor, has_bias: bool) -> tuple[Any, ...]:
-    batch, width = grad_hy.shape
-    gates = [workspace.new_empty((batch, 3 * width)) for _ in range(2)]
-    biases = [workspace.new_empty((3 * width,)) for _ in range(2)] if has_bias else [None, None]
-    return (*gates, torch.empty_like(grad_hy), *biases)
-
-
-# PyTorch has no shape functions for these.
-_meta.impl("_thnn_fused_gru_cell", _gru_shapes)
-_meta.impl("_thnn_fused_gru_cell_backward", _gru_backward_shapes)
-
-
-@kernel(aten._efficientzerotensor.default)
-def zero_tensor(size: Any, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
-    """Zeros: the tangent of what does not move."""
-    return torch.zeros(size, dtype=dtype, device="pjrt")
