@@ -43,11 +43,12 @@ def activate() -> torch.device:
         torch.__future__.set_swap_module_params_on_conversion(True)
         _register_kernels()
         _pickle_through_cpu()
-        from backend.embedded import compiler, generator, module, storage
+        from backend.embedded import compiler, fork, generator, module, storage
 
         generator.install()
         storage.install()
         module.install()
+        fork.install()
         compiler.register()
         _ensure_autograd_knows()
         _active = True

@@ -7,6 +7,7 @@ RuntimeError
     ├── DevicesDiffer        operands on two devices
     ├── GeneratorOnDevice    a torch.Generator that cannot drive the device
     ├── StorageNotOnHost     a storage's bytes asked for by their address
+    ├── DeviceAfterFork      the device used in a forked process
     ├── NoSuchDevice         an index beyond the devices there are
     ├── MemoryOverlaps       a write through a tensor whose elements share memory
     └── OpFailed             XLA could not run an op, in eager-blocking mode
@@ -100,6 +101,17 @@ class StorageNotOnHost(EmbeddedError):
         super().__init__(
             f"a storage on the pjrt device has no bytes that {what} could reach: "
             "go by way of a tensor (tensor.cpu().untyped_storage(), tensor.copy_(...))"
+        )
+
+
+class DeviceAfterFork(EmbeddedError):
+    """The device, used in a process that was forked from one that uses it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "cannot use the pjrt device in a forked process: its threads stayed with the parent. "
+            "Keep a data set's tensors on the CPU, or start workers with multiprocessing's 'spawn' "
+            "(DataLoader(multiprocessing_context='spawn'))"
         )
 
 

@@ -28,7 +28,9 @@ class DeviceModule:
         return True
 
     def _is_in_bad_fork(self) -> bool:
-        return False
+        from backend.embedded.fork import in_fork
+
+        return in_fork()
 
     def device_count(self) -> int:
         """How many devices there are."""
