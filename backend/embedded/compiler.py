@@ -109,14 +109,14 @@ class GraphProgram:
         for make, source in zip(compiled.outputs, self.promised, strict=True):
             if make is _HOST:
                 value = on_host[source]
-                delivered.append(value.to(source.meta["val"].dtype, copy=True) if isinstance(value, torch.Tensor) else value)
+                delivered.append(
+                    value.to(source.meta["val"].dtype, copy=True) if isinstance(value, torch.Tensor) else value
+                )
             else:
                 delivered.append(make(next(results)) if callable(make) else make)
         return delivered
 
-    def _compile(
-        self, signature: Sequence[Any], arrays: Sequence[jax.Array], places: dict[int, int]
-    ) -> _Compiled:
+    def _compile(self, signature: Sequence[Any], arrays: Sequence[jax.Array], places: dict[int, int]) -> _Compiled:
         interpreter, host = self.interpreter, self.host
         own_arguments = len(interpreter.placeholders)
         outputs: list[Any] = []

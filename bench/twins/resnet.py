@@ -50,9 +50,7 @@ def _batch_norm(x: jax.Array, name: str, parameters: State, old: State, new: Sta
 
 
 def _max_pool(x: jax.Array) -> jax.Array:
-    return lax.reduce_window(
-        x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)]
-    )
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)])
 
 
 def loss_of(parameters: State, old: State, images: jax.Array, labels: jax.Array) -> tuple[jax.Array, State]:
