@@ -86,7 +86,11 @@ class Embedded:
         return handle
 
     def prepare(self, step: Step, mode: str) -> Callable[[], torch.Tensor]:
-        """A function that runs one whole step; in compile mode it is one executable."""
+        """A function that runs one whole step; in compile mode forward, backward and optimizer are compiled.
+
+        A program each: that is what plain ``torch.compile`` gives a user. :mod:`backend.embedded.whole` makes
+        one program of all three; on a CPU it was the slower (``bench/compile.py --apart``).
+        """
         self._trains = step.optimizer is not None
         if mode != "compile":
             return step_function(step)
@@ -96,13 +100,11 @@ class Embedded:
 
         dynamo.strict()
         import_ahead()
-        optimizer = step.optimizer
-        if optimizer is None:
-            return step_function(step, torch.compile(step.compute, backend=DEVICE_NAME, fullgraph=True, dynamic=False))
-        from backend.embedded.whole import compile_step
-
-        whole = compile_step(lambda *batch: step.compute(step.module, *batch), optimizer)
-        return lambda: whole(*step.batch)
+        compute = torch.compile(step.compute, backend=DEVICE_NAME, fullgraph=True, dynamic=False)
+        update = None
+        if step.optimizer is not None:
+            update = torch.compile(step.optimizer.step, backend=DEVICE_NAME, dynamic=False)
+        return step_function(step, compute, update)
 
     def synchronize(self, outputs: Any) -> None:
         """Wait for everything that was launched."""
@@ -144,7 +146,7 @@ class Embedded:
         from backend.embedded.cache import COUNTERS
 
         compiled = self._mode == "compile"
-        scope = "forward, loss, backward and optimizer: one program" if self._trains else "forward"
+        scope = "forward+loss, backward, optimizer: a program each" if self._trains else "forward"
         eager_scope = "what is recorded up to a read" if self._mode == "eager-fused" else "op"
         return {
             "launches": COUNTERS.launches,

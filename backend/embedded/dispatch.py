@@ -132,10 +132,11 @@ class Op:
 
     def in_place(self, target: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Run on device tensors, and give ``target`` the result; the quick way is for one that is all of its buffer."""
+        if not target.numel():
+            return target
         held = getattr(target.untyped_storage(), "buffer", None)
         if held is None or not MODE.direct or not is_whole(target, held.form):
-            if target.numel():
-                self((target, *args), kwargs, (target,))
+            self((target, *args), kwargs, (target,))
             return target
         given = (target, *args)
         key, inputs = self._signature(given, kwargs)

@@ -30,7 +30,7 @@ class Outcome(enum.StrEnum):
 class Row:
     """One entry of OpInfo's database in one dtype.
 
-    ``compared`` is ``values``, or ``shapes`` for what draws random numbers or promises none. ``forward``,
+    ``compared`` is ``values``, ``shapes`` for samples that draw random numbers or promise none, or both. ``forward``,
     ``backward`` and ``in_place`` count samples that agreed. ``absolute`` and ``relative`` are the largest
     differences of the sample that did not.
     """

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tpubench.failure import one_line
 from tpubench.ops.coverage import Outcome, Row
@@ -34,18 +35,19 @@ def entries(patterns: Sequence[str], dtype: torch.dtype) -> Iterator[Any]:
             yield op
 
 
-def _draws(op: Any, sample: Any) -> bool:
-    """Whether the op gives other values from another seed."""
-    found = []
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        given, args, named = arguments(sample, "cpu")
-        found.append(op(given, *args, **named))
-    try:
-        compare(found[0], found[1], values=True)
-    except Mismatch:
-        return True
-    return False
+class _Draws(TorchDispatchMode):
+    """Notes whether an op that draws random numbers ran."""
+
+    drew = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.drew |= torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket in _DRAWING
+        return func(*args, **(kwargs or {}))
+
+
+_aten = torch.ops.aten
+#: Drawing ops without PyTorch's tag.
+_DRAWING = {_aten.uniform_, _aten.normal_, _aten.exponential_, _aten.random_, _aten.bernoulli_}
 
 
 class _Tally:
@@ -54,16 +56,19 @@ class _Tally:
     def __init__(self, row: Row) -> None:
         self.row = row
         self.device = ""
+        self.compared: set[str] = set()
 
     def one(self, op: Any, sample: Any, backward: bool) -> None:
         """Run one sample; an error of the CPU's own passes it over."""
-        values = self.row.compared == "values"
         given, args, named = arguments(sample, "cpu")
         try:
-            expected = sample.output_process_fn_grad(op(given, *args, **named))
+            with _Draws() as draws:
+                expected = sample.output_process_fn_grad(op(given, *args, **named))
             wanted = gradients(expected, (given, args, named)) if backward else []
         except Exception:
             return
+        values = not draws.drew and not op.name.startswith(_UNINITIALISED)
+        self.compared.add("values" if values else "shapes")
 
         def wide() -> Any:
             x, rest, kwargs = arguments(sample, "cpu", wide=True)
@@ -86,11 +91,12 @@ class _Tally:
         there, args_there, named_there = arguments(sample, self.device)
         with torch.no_grad():
             try:
-                expected = change(given, *args, **named)
+                with _Draws() as draws:
+                    expected = change(given, *args, **named)
             except Exception:
                 return
             got = change(there, *args_there, **named_there)
-        compare(got, expected, self.row.compared == "values")
+        compare(got, expected, not draws.drew)
         self.row.in_place += 1
 
 
@@ -108,15 +114,11 @@ def survey(op: Any, dtype: torch.dtype, device: str, limit: int) -> Row:
         except Exception as error:
             return row.ended(Outcome.UNTESTED, f"OpInfo gives no samples: {one_line(error)}")
         chosen = spread(samples, limit)
-        try:
-            drawn = bool(chosen) and _draws(op, chosen[0])
-        except Exception:
-            drawn = False
-        row.compared = "shapes" if drawn or op.name.startswith(_UNINITIALISED) else "values"
         change = op.get_inplace()
         for place, sample in enumerate(chosen):
             try:
                 tally.one(op, sample, backward)
+                row.compared = ", ".join(sorted(tally.compared, reverse=True))
                 if change is not None and row.in_place < _IN_PLACE and not sample.broadcasts_input:
                     tally.in_place(change, sample)
             except Mismatch as error:
@@ -125,6 +127,8 @@ def survey(op: Any, dtype: torch.dtype, device: str, limit: int) -> Row:
             except NotImplementedError as error:
                 return row.ended(Outcome.NOT_LOWERED, _missing(error))
             except Exception as error:
+                if type(error).__name__ == "DtypeNotSupported":
+                    return row.ended(Outcome.NOT_LOWERED, one_line(error))
                 return row.ended(Outcome.ERROR, f"sample {place}: {type(error).__name__}: {one_line(error)}")
     if not row.forward:
         return row.ended(Outcome.UNTESTED, "no sample that the CPU itself runs")

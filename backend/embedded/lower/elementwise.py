@@ -132,12 +132,18 @@ def _add(a: jax.Array, b: jax.Array) -> jax.Array:
 
 add = _scaled(_add)
 sub = _scaled(lambda a, b: a - b)
-rsub = _scaled(lambda a, b: b - a)
 mul = promoted(jnp.multiply)
 div = promoted(jnp.true_divide, Kind.INT_TO_FLOAT)
 lowers(aten.add.Tensor, aten.add.Scalar, mixes=True)(add)
 lowers(aten.sub.Tensor, aten.sub.Scalar, mixes=True)(sub)
-lowers(aten.rsub.Tensor, aten.rsub.Scalar, mixes=True)(rsub)
+
+
+@lowers(aten.rsub.Tensor, aten.rsub.Scalar, mixes=True)
+def rsub(a: Any, b: Any, alpha: Any = 1) -> jax.Array:
+    """``b - a * alpha``: it is ``a`` that is scaled."""
+    return sub(b, a, alpha)
+
+
 lowers(aten.mul.Tensor, aten.mul.Scalar, mixes=True)(mul)
 lowers(aten.div.Tensor, aten.div.Scalar, mixes=True)(div)
 

@@ -31,6 +31,8 @@ def _places(index: jax.Array, dim: int) -> tuple[jax.Array, ...]:
 
 
 def _scattered(x: jax.Array, dim: int, index: jax.Array, src: Any, how: str) -> jax.Array:
+    if 0 in index.shape:
+        return x
     if x.ndim == 0 or index.ndim == 0:
         shape = x.shape or (1,)
         flat = _scattered(x.reshape(shape), dim, index.reshape(-1), jnp.asarray(src, x.dtype).reshape(-1), how)

@@ -189,7 +189,7 @@ def group_norm(
     eps: float,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """``(y, mean, 1/std)`` over each of ``groups`` groups of channels (Wu & He, arXiv 1803.08494)."""
-    value = accumulated(x).reshape(batch, groups, -1)
+    value = accumulated(x).reshape(batch, groups, channels // groups * pixels)
     centre = jnp.mean(value, -1, keepdims=True)
     inverse = lax.rsqrt(jnp.mean(lax.square(value - centre), -1, keepdims=True) + eps)
     y = ((value - centre) * inverse).reshape(x.shape)

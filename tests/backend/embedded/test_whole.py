@@ -29,7 +29,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_step_is_one_launch_and_pytorchs_step(name):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2)).double()
+    model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2)).double()
     there = copy.deepcopy(model).to("pjrt")
     ours, theirs = OPTIMIZERS[name](there.parameters()), OPTIMIZERS[name](model.parameters())
     x = torch.randn(6, 4).double()
