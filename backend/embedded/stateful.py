@@ -27,7 +27,13 @@ def native_batch_norm(
     if running_mean is None or running_var is None:
         return _norm_stateless((x, weight, bias, training, momentum, eps), {})
     if not training:
-        return _norm_inference((x, weight, bias, running_mean, running_var, momentum, eps), {})
+        y = _norm_inference((x, weight, bias, running_mean, running_var, momentum, eps), {})[0]
+        # Nothing is saved for backward, which reads the running statistics.
+        return (
+            y,
+            torch.empty(0, dtype=running_mean.dtype, device=x.device),
+            torch.empty(0, dtype=running_var.dtype, device=x.device),
+        )
     targets = (None, None, None, running_mean, running_var)
     args = (x, weight, bias, running_mean, running_var, training, momentum, eps)
     return _norm_training(args, {}, targets)[:3]

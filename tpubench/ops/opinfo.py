@@ -38,7 +38,9 @@ def entries(patterns: Sequence[str], dtype: torch.dtype) -> Iterator[Any]:
 class _Draws(TorchDispatchMode):
     """Notes whether an op that draws random numbers ran."""
 
-    drew = False
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drew = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.drew |= torch.Tag.nondeterministic_seeded in func.tags or func.overloadpacket in _DRAWING

@@ -11,6 +11,12 @@ normalization   batch, layer and group norm, with gradients
 loss            softmax, log-softmax, negative log-likelihood
 shape           what changes the shape and not the values
 indexing        gather, scatter, index, embedding
+scattering      scatters that combine what meets in one place
+linalg          factorisations and solvers
+fourier         Fourier transforms
+special         special functions
+transposed      gradients of upsampling and of other linear ops
+bag             bags of embeddings
 creation        arrays from nothing
 random          what draws from the device's generator
 foreach         the list ops that optimizers use
@@ -20,11 +26,14 @@ recurrent       the cells of LSTM and GRU, and weight norm
 
 from backend.embedded.lower import (
     activation,
+    bag,
     convolution,
     creation,
     elementwise,
     foreach,
+    fourier,
     indexing,
+    linalg,
     loss,
     matmul,
     normalization,
@@ -33,7 +42,10 @@ from backend.embedded.lower import (
     recurrent,
     reduction,
     scaling,
+    scattering,
     shape,
+    special,
+    transposed,
 )
 from backend.embedded.lower.table import TABLE, Lowering, find
 
@@ -41,12 +53,15 @@ __all__ = [
     "TABLE",
     "Lowering",
     "activation",
+    "bag",
     "convolution",
     "creation",
     "elementwise",
     "find",
     "foreach",
+    "fourier",
     "indexing",
+    "linalg",
     "loss",
     "matmul",
     "normalization",
@@ -55,5 +70,8 @@ __all__ = [
     "recurrent",
     "reduction",
     "scaling",
+    "scattering",
     "shape",
+    "special",
+    "transposed",
 ]

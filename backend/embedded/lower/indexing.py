@@ -24,7 +24,8 @@ def gather(x: jax.Array, dim: int, index: jax.Array, *, sparse_grad: bool = Fals
     return jnp.take_along_axis(x[bounds], index, axis=dim)
 
 
-def _places(index: jax.Array, dim: int) -> tuple[jax.Array, ...]:
+def places(index: jax.Array, dim: int) -> tuple[jax.Array, ...]:
+    """Where the entries of ``index`` point: its values along ``dim``, their own position elsewhere."""
     grid = list(jnp.ogrid[tuple(slice(0, n) for n in index.shape)])
     grid[dim] = index
     return tuple(grid)
@@ -41,7 +42,7 @@ def _scattered(x: jax.Array, dim: int, index: jax.Array, src: Any, how: str) -> 
         src = src[tuple(slice(0, n) for n in index.shape)].astype(x.dtype)
     else:
         src = jnp.asarray(src, x.dtype)
-    return getattr(x.at[_places(index, dim % x.ndim)], how)(src)
+    return getattr(x.at[places(index, dim % x.ndim)], how)(src)
 
 
 @lowers(aten.scatter.src, aten.scatter.value)
