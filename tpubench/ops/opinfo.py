@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tpubench.failure import one_line
 from tpubench.ops.coverage import Outcome, Row
+from tpubench.ops.latitude import HOST_ARGUMENTS, settled
 from tpubench.ops.sample import Mismatch, arguments, compare, gradients, spread
 
 #: Ops that promise memory and no values.
@@ -78,9 +79,9 @@ class _Tally:
             return result if stage == "forward" else gradients(result, (x, rest, kwargs))
 
         stage = "forward"
-        there, args, named = arguments(sample, self.device)
+        there, args, named = arguments(sample, self.device, on_host=op.name in HOST_ARGUMENTS)
         got = sample.output_process_fn_grad(op(there, *args, **named))
-        compare(got, expected, values, wide)
+        compare(*settled(op.name, got, expected, arguments(sample, "cpu")), values, wide)
         self.row.forward += 1
         if backward and wanted:
             stage = "backward"
@@ -98,7 +99,13 @@ class _Tally:
             except Exception:
                 return
             got = change(there, *args_there, **named_there)
-        compare(got, expected, not draws.drew)
+
+        def wide() -> Any:
+            x, rest, kwargs = arguments(sample, "cpu", wide=True)
+            with torch.no_grad():
+                return change(x, *rest, **kwargs)
+
+        compare(got, expected, not draws.drew, wide)
         self.row.in_place += 1
 
 

@@ -60,8 +60,13 @@ def moved(value: Any, device: str, wide: bool = False) -> Any:
     return copy.requires_grad_(value.requires_grad)
 
 
-def arguments(sample: Any, device: str, wide: bool = False) -> tuple[Any, list[Any], dict[str, Any]]:
-    """``(input, args, kwargs)`` of an OpInfo sample, copied to ``device``; ``wide``: in the next wider dtype."""
+def arguments(
+    sample: Any, device: str, wide: bool = False, on_host: bool = False
+) -> tuple[Any, list[Any], dict[str, Any]]:
+    """``(input, args, kwargs)`` of an OpInfo sample, copied to ``device``.
+
+    ``wide``: in the next wider dtype. ``on_host``: what comes after the input is copied to the CPU.
+    """
 
     def there(value: Any) -> Any:
         return moved(value, device, wide)
@@ -70,7 +75,8 @@ def arguments(sample: Any, device: str, wide: bool = False) -> tuple[Any, list[A
     asked = named.get("dtype")
     if wide and isinstance(asked, torch.dtype):
         named["dtype"] = _WIDER.get(asked, asked)
-    return tree_map(there, sample.input), list(tree_map(there, sample.args)), named
+    rest = tree_map(lambda value: moved(value, "cpu"), sample.args) if on_host else tree_map(there, sample.args)
+    return tree_map(there, sample.input), list(rest), named
 
 
 def gradients(output: Any, inputs: Any) -> list[Tensor | None]:

@@ -11,6 +11,7 @@ normalization   batch, layer and group norm, with gradients
 loss            softmax, log-softmax, negative log-likelihood
 shape           what changes the shape and not the values
 indexing        gather, scatter, index, embedding
+order           sorting, order statistics, running extrema, search in sorted arrays
 scattering      scatters that combine what meets in one place
 linalg          factorisations and solvers
 fourier         Fourier transforms
@@ -37,6 +38,7 @@ from backend.embedded.lower import (
     loss,
     matmul,
     normalization,
+    order,
     pooling,
     random,
     recurrent,
@@ -65,6 +67,7 @@ __all__ = [
     "loss",
     "matmul",
     "normalization",
+    "order",
     "pooling",
     "random",
     "recurrent",

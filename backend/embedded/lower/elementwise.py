@@ -153,7 +153,11 @@ def _truncated_remainder(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _truncated_quotient(a: jax.Array, b: jax.Array) -> jax.Array:
-    return lax.div(*jnp.broadcast_arrays(a, b)) if is_integer(a) else jnp.trunc(a / b)
+    if is_integer(a):
+        return lax.div(*jnp.broadcast_arrays(a, b))
+    # A quotient rounded to half precision may reach the next whole number.
+    wide = jnp.promote_types(a.dtype, jnp.float32)
+    return jnp.trunc(a.astype(wide) / b.astype(wide)).astype(a.dtype)
 
 
 def _floored_quotient(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -143,22 +143,3 @@ def embedding_backward(
     kept = (flat != padding_idx)[:, None]
     zeros = jnp.zeros((num_weights, rows.shape[1]), rows.dtype)
     return zeros.at[flat].add(jnp.where(kept, rows, jnp.zeros((), rows.dtype)))
-
-
-@lowers(aten.topk.default)
-def topk(x: jax.Array, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[jax.Array, jax.Array]:
-    """The ``k`` largest or smallest along ``dim``, in order, and their positions."""
-    if x.ndim == 0:
-        return x, jnp.zeros((), jnp.int64)
-    order = jnp.argsort(x, axis=dim, stable=True, descending=largest)
-    place = jax.lax.slice_in_dim(order, 0, k, axis=dim % x.ndim)
-    return jnp.take_along_axis(x, place, axis=dim), place.astype(jnp.int64)
-
-
-@lowers(aten.sort.default)
-def sort(x: jax.Array, dim: int = -1, descending: bool = False) -> tuple[jax.Array, jax.Array]:
-    """``x`` in order along ``dim``, and where each element was."""
-    if x.ndim == 0:
-        return x, jnp.zeros((), jnp.int64)
-    order = jnp.argsort(x, axis=dim, stable=True, descending=descending)
-    return jnp.take_along_axis(x, order, axis=dim), order.astype(jnp.int64)

@@ -90,3 +90,19 @@ def randn(size: Sequence[int], *, key: jax.Array, dtype: torch.dtype | None = No
     """Standard normal."""
     target = to_jax(dtype or torch.get_default_dtype())
     return jax.random.normal(key, tuple(size), _drawn_in(target)).astype(target)
+
+
+@lowers(aten.multinomial.default, random=True)
+def multinomial(
+    weights: jax.Array, count: int, replacement: bool = False, *, key: jax.Array, generator: Any = None
+) -> jax.Array:
+    """``count`` positions a row, with the probability of their weight (the Gumbel trick: Vieira 2014).
+
+    Weights below zero and rows of zeros give no error: to see them is a read of the host.
+    """
+    scores = jnp.log(weights.astype(_drawn_in(weights.dtype)))
+    if replacement:
+        drawn = jax.random.categorical(key, scores[..., None, :], shape=(*weights.shape[:-1], count))
+        return drawn.astype(jnp.int64)
+    noisy = scores + jax.random.gumbel(key, scores.shape, scores.dtype)
+    return jax.lax.top_k(noisy, count)[1].astype(jnp.int64)

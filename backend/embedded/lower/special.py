@@ -27,13 +27,22 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return lowering
 
 
+def _zeta(x: jax.Array, q: jax.Array) -> jax.Array:
+    """The Hurwitz zeta function, with the poles and the domain of Cephes' ``zeta``, which PyTorch uses."""
+    inside = special.zeta(x, q)
+    found = jnp.where(x != jnp.floor(x), jnp.nan, inside)
+    found = jnp.where(q == jnp.floor(q), jnp.inf, found)
+    found = jnp.where(q <= 0, found, inside)
+    return jnp.where(x == 1, jnp.inf, jnp.where(x < 1, jnp.nan, found))
+
+
 for _name, _function in {
     "bessel_i0": special.i0,
     "bessel_i0e": special.i0e,
     "bessel_i1": special.i1,
     "bessel_i1e": special.i1e,
     "ndtri": special.ndtri,
-    "zeta": special.zeta,
+    "zeta": _zeta,
 }.items():
     lowers(getattr(prims, _name).default)(_in_float32(_function))
 
@@ -79,3 +88,19 @@ def frexp(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     half = x.dtype in (jnp.float16, jnp.bfloat16)
     mantissa, exponent = jnp.frexp(x.astype(jnp.float32) if half else x)
     return mantissa.astype(x.dtype), exponent.astype(jnp.int32)
+
+
+@lowers(aten.angle.default)
+def angle(x: jax.Array) -> jax.Array:
+    """The argument of a complex number; of a real one 0, pi below zero, NaN for NaN."""
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return jnp.angle(x)
+    kind = x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.float32
+    turned = jnp.where(x < 0, jnp.asarray(jnp.pi, kind), jnp.zeros((), kind))
+    return jnp.where(jnp.isnan(x), jnp.asarray(jnp.nan, kind), turned)
+
+
+@lowers(aten.polar.default)
+def polar(size: jax.Array, angle: jax.Array) -> jax.Array:
+    """A complex number of this size at this angle."""
+    return jax.lax.complex(size * jnp.cos(angle), size * jnp.sin(angle))
