@@ -294,8 +294,7 @@ def _interpolate(a: jax.Array, b: jax.Array, weight: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(weight) < 0.5, a + weight * (b - a), b - (b - a) * (1 - weight))
 
 
-lerp = promoted(_interpolate)
-lowers(aten.lerp.Scalar, aten.lerp.Tensor, mixes=True)(lerp)
+lerp = lowers(aten.lerp.Scalar, aten.lerp.Tensor, mixes=True)(promoted(_interpolate))
 
 # Dynamo writes addcmul, addcdiv and add with an alpha as this one.
 LATE["prims.fma.default"] = Lowering(promoted(lambda a, b, c: a * b + c))
