@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import json
 import math
 import os
@@ -96,6 +97,7 @@ def resnet() -> tuple[Any, Any, Any, tuple[Any, ...], Step]:
     import torch
 
     from bench.twins import resnet as twin
+    from workloads.optimizers import make_optimizer
     from workloads.resnet import ResNet
 
     workload = ResNet()
@@ -104,7 +106,8 @@ def resnet() -> tuple[Any, Any, Any, tuple[Any, ...], Step]:
     parameters, running = twin.state_of(built.module)
     images, labels = jnp.array(batch[0].permute(0, 2, 3, 1).contiguous().numpy()), jnp.array(batch[1].numpy())
     state = [parameters, twin.zeros_like(parameters), running]
-    return built.module, built.compute, built.make_optimizer, batch, _carried(twin.make_step(), state, (images, labels))
+    optimizer = functools.partial(make_optimizer, workload.optimizer)
+    return built.module, built.compute, optimizer, batch, _carried(twin.make_step(), state, (images, labels))
 
 
 def decoder() -> tuple[Any, Any, Any, tuple[Any, ...], Step]:

@@ -53,7 +53,7 @@ def ensure_chip(chip: str) -> str:
     return chip
 
 
-_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "int8": "int8"}
+_SHORT = {"float16": "fp16", "bfloat16": "bf16", "bfloat16-autocast": "bf16", "float64": "fp64", "int8": "int8"}
 _FLOAT32_IN = {"float32": "fp32", "tf32": "tf32", "bfloat16": "bf16"}
 
 

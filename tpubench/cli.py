@@ -24,10 +24,13 @@ _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
 
 Mode = Annotated[str, typer.Option("--mode", help="Execution modes, separated by commas: eager, compile, ...")]
 BackendNames = Annotated[str, typer.Option("--backend", help="Backends, separated by commas: embedded, torch.")]
-SizeName = Annotated[str | None, typer.Option("--size", help="Named size; small on a CPU, else full.")]
+SizeName = Annotated[str | None, typer.Option("--size", help="Named size; small on a CPU, else the published one.")]
 Device = Annotated[str, typer.Option("--device", help="Device of the backend: cpu, gpu, tpu, cuda.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, float16 or float64.")]
-Phase = Annotated[str, typer.Option("--phase", help="train or infer.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, bfloat16-autocast, float16 or float64.")]
+Phase = Annotated[str | None, typer.Option("--phase", help="train, infer, prefill or decode; by default the first.")]
+SeqLen = Annotated[str | None, typer.Option("--seq-len", help="Sequence lengths; the size's own by default.")]
+Shape = Annotated[str | None, typer.Option("--shape", help="Shapes of a micro workload, in place of --size.")]
+Optimizer = Annotated[str | None, typer.Option("--optimizer", help="sgd or adamw; the workload's own by default.")]
 Batch = Annotated[str | None, typer.Option("--batch", help="Batch sizes; the size's own by default.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of weights and data.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a cell is given up.", min=1.0)]
@@ -59,8 +62,12 @@ def run(
     size: SizeName = None,
     device: Device = "cpu",
     dtype: Dtype = "float32",
-    phase: Phase = "train",
+    phase: Phase = None,
     batch: Batch = None,
+    seq_len: SeqLen = None,
+    shape: Shape = None,
+    optimizer: Optimizer = None,
+    data: Annotated[str, typer.Option("--data", help="device: made there; host: copied in every step.")] = "device",
     seed: Seed = 0,
     steps: Annotated[int, typer.Option("--steps", help="Timed steps, after the warm-up.")] = 30,
     out: Annotated[Path, typer.Option("--out", help="Where the records go.")] = Path("results"),
@@ -87,7 +94,10 @@ def run(
     from tpubench.conditions import Conditions
 
     state = cache if cache is not None else "cold" if cache_dir is None else "warm"
-    asked = Asked(workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback, state)
+    asked = Asked(
+        workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback, state,
+        seq_len=seq_len, shape=shape, optimizer=optimizer, data=data,
+    )  # fmt: skip
     given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
     raise typer.Exit(command(asked, out, timeout, given, Conditions(cache_dir, dump_hlo)))
 
@@ -123,8 +133,11 @@ def trace(
     size: SizeName = None,
     device: Device = "cpu",
     dtype: Dtype = "float32",
-    phase: Phase = "train",
+    phase: Phase = None,
     batch: Batch = None,
+    seq_len: SeqLen = None,
+    shape: Shape = None,
+    optimizer: Optimizer = None,
     seed: Seed = 0,
     steps: Annotated[int, typer.Option("--steps", help="Steps to capture.", min=1, max=1000)] = 10,
     directory: Annotated[Path, typer.Option("--dir", help="Where captures lie.")] = Path("traces"),
@@ -144,7 +157,10 @@ def trace(
 
     asked = None
     if workload is not None:
-        asked = Asked(workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback)
+        asked = Asked(
+            workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback,
+            seq_len=seq_len, shape=shape, optimizer=optimizer,
+        )  # fmt: skip
     view = View(fmt=fmt, top=top, serve=serve, open_browser=open_browser, port=port)
     raise typer.Exit(command(Capture(asked, directory, steps, timeout), view))
 

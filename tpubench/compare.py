@@ -14,7 +14,7 @@ from tpubench.spec import Spec
 from tpubench.stats import Interval, pooled_median_ci, ratio_ci
 
 #: Rows that agree in these did the same work, and may be held against one another.
-WORK = ("workload", "size", "phase", "batch", "seq_len", "dtype", "chips", "mesh")
+WORK = ("workload", "size", "phase", "optimizer", "batch", "seq_len", "dtype", "data", "chips", "mesh")
 #: Runs that agree in these besides the fingerprint are repetitions of one cell.
 _PLACE = ("host", "device_name", "torch_version", "jax_version", "tpubench_version")
 #: What tells cells of one work, backend and mode apart: the rest of the Spec, and the place.
@@ -70,10 +70,13 @@ class Group:
     def title(self) -> str:
         """The work in one line."""
         w = self.work
-        parts = [f"{w['workload']}/{w['size']}", w["phase"], f"batch {w['batch']}"]
+        phase = f"{w['phase']} ({w['optimizer']})" if w["optimizer"] else w["phase"]
+        parts = [f"{w['workload']}/{w['size']}", phase, f"batch {w['batch']}"]
         if w["seq_len"]:
             parts.append(f"sequence {w['seq_len']}")
         parts.append(w["dtype"])
+        if w["data"] == "host":
+            parts.append("fed from the host")
         if w["chips"] not in (None, 1):
             parts.append(f"{w['chips']} chips")
         if w["mesh"]:

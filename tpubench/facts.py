@@ -45,15 +45,30 @@ def add(fields: dict[str, Any], what: str, give: Callable[[], Mapping[str, Any]]
         fields["warnings"].append(f"no {what}: {type(error).__name__}: {one_line(error)}")
 
 
-def of_backend(backend: Any, fields: dict[str, Any]) -> None:
-    """The backend's counters and description. Only what its protocol names can become a column."""
-    add(fields, "cache counters", lambda: _cache(backend.cache_stats()))
+def so_far(backend: Any) -> dict[str, Any]:
+    """The cache counters before the first step: what making the data on the device has cost. Empty: not known."""
+    try:
+        return _cache(backend.cache_stats())
+    except Exception:
+        return {}  # asked again after the steps, where a failure is told
+
+
+def of_backend(backend: Any, fields: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """The backend's counters, less what they stood at ``before``, and its description.
+
+    Only what its protocol names can become a column.
+    """
+    add(fields, "cache counters", lambda: _since(_cache(backend.cache_stats()), before))
     add(fields, "counters", lambda: _known(backend.counters(), _COUNTERS))
     add(fields, "description of the device", lambda: _known(backend.describe(), _DESCRIBED))
 
 
 def _cache(stats: Mapping[str, Any]) -> dict[str, Any]:
     return {column: stats.get(name) for column, name in _CACHE.items()}
+
+
+def _since(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if value is None else value - (before.get(name) or 0) for name, value in now.items()}
 
 
 def doubts(spec: Spec, fields: Mapping[str, Any]) -> list[str]:
@@ -104,11 +119,15 @@ def device_time(backend: Any, run: Callable[[], Any], scratch: Path) -> dict[str
 def flops(workload: Any, spec: Spec, fields: dict[str, Any]) -> None:
     """Model FLOPs, counted and by formula. Where they disagree no MFU will be given."""
     from tpubench.flops import count, disagreement
-    from tpubench.step import build
+    from tpubench.step import build_on_meta
 
     try:
-        counted = count(build(workload, spec), spec.phase, spec.batch, spec.seq_len, spec.seed)
-        fields["parameter_bytes"] = counted.parameter_bytes
+        counted = count(build_on_meta(workload, spec), spec.phase, spec.batch, spec.seq_len, spec.seed)
+        fields |= {
+            "parameter_count": counted.parameters,
+            "parameter_bytes": counted.parameter_bytes,
+            "activation_bytes": counted.activation_bytes,
+        }
         analytic = float(workload.flops(spec.size, spec.phase, spec.batch, spec.seq_len))
     except Exception as error:
         # A step that reads values cannot run on meta tensors: the measurement stands without its FLOPs.
@@ -126,3 +145,14 @@ def flops(workload: Any, spec: Spec, fields: dict[str, Any]) -> None:
     if apart > 0.05:
         fields["mfu_reason"] = f"the FLOPs counted op by op and the formula's differ by {apart:.0%}"
         fields["warnings"].append(fields["mfu_reason"])
+
+
+def traffic(workload: Any, spec: Spec) -> dict[str, Any]:
+    """The bytes that a step moves, where the workload's formula says."""
+    from tpubench.step import AUTOCAST, torch_dtype
+    from workloads.protocol import Moving
+
+    if not isinstance(workload, Moving) or spec.dtype in AUTOCAST:
+        return {}
+    itemsize = torch_dtype(spec.dtype).itemsize
+    return {"bytes_moved": float(workload.bytes_moved(spec.size, spec.phase, spec.batch, spec.seq_len, itemsize))}

@@ -27,11 +27,17 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlopCount:
-    """FLOPs of one step; ``by_op`` sums to ``total``. ``parameter_bytes`` is the module's, at its dtype."""
+    """FLOPs of one step; ``by_op`` sums to ``total``. Parameters are the module's, tied ones once, at its dtype.
+
+    ``activation_bytes`` is what autograd keeps from forward for backward, beside parameters and inputs, each
+    storage once; 0 where nothing is differentiated. A compiler that recomputes or fuses keeps less.
+    """
 
     total: float
     by_op: dict[str, float]
+    parameters: int
     parameter_bytes: int
+    activation_bytes: int
 
 
 def disagreement(counted: float, analytic: float) -> float:
@@ -44,20 +50,40 @@ def disagreement(counted: float, analytic: float) -> float:
 def count(built: Built, phase: str, batch: int, seq_len: int | None, seed: int) -> FlopCount:
     """The FLOPs of one step of ``built``, which stays as it is.
 
-    Beside what ``built`` holds already, memory is needed for one batch of inputs only.
+    Beside what ``built`` holds already no memory is taken.
     """
     import torch
 
-    parameter_bytes = sum(p.numel() * p.element_size() for p in built.module.parameters())
     module = _on_meta(built.module)
-    inputs = tuple(x.to("meta") for x in built.make_batch(batch, seq_len, seed))
+    parameters = list(module.parameters())
+    inputs = built.make_batch(batch, seq_len, seed, "meta")
+    saved: dict[int, torch.UntypedStorage] = {}
+    known = {_storage(x) for x in (*parameters, *module.buffers(), *inputs)}
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        if _storage(x) not in known:
+            # Held, so that its identity stays its own until the end.
+            saved[_storage(x)] = x.untyped_storage()
+        return x
+
     with counting() as counter, torch.set_grad_enabled(phase == "train"):
-        result = built.compute(module, *inputs)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            result = built.compute(module, *inputs)
         if phase == "train":
             counter.in_backward = True
             result.backward()  # type: ignore[no-untyped-call]
     by_op = dict(counter.by_op)
-    return FlopCount(sum(by_op.values()), by_op, parameter_bytes)
+    return FlopCount(
+        sum(by_op.values()),
+        by_op,
+        parameters=sum(p.numel() for p in parameters),
+        parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
+        activation_bytes=sum(storage.nbytes() for storage in saved.values()),
+    )
+
+
+def _storage(x: torch.Tensor) -> int:
+    return int(x.untyped_storage()._cdata)
 
 
 def _on_meta(module: torch.nn.Module) -> torch.nn.Module:

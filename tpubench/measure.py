@@ -88,7 +88,7 @@ def warm_up(
         # Read after the clock has stopped; each loss needs its own step.
         if i < LOSSES and spec.phase == "train":
             samples.losses.append(float(result))
-        if i == 0 and spec.phase == "infer":
+        if i == 0 and spec.phase != "train":
             samples.first_output = result.detach().to("cpu", copy=True)
         before, compiled = compiled, backend.compile_count()
         still = still + 1 if compiled == before else 0

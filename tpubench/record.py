@@ -12,7 +12,9 @@ from tpubench.spec import Spec
 #   1  2026-12  the first.
 #   2  2026-12  a program found on disk is no compile_miss, which version 1 could not tell apart; disk_s, its bytes
 #               and faults.
-SCHEMA_VERSION = 2
+#   3  2026-12  the optimizer and where the data are became options: optimizer, data. parameter_count,
+#               activation_bytes, bytes_moved.
+SCHEMA_VERSION = 3
 
 
 class Status(StrEnum):
@@ -49,6 +51,8 @@ class Record:
     device: str
     dtype: str
     phase: str
+    optimizer: str
+    data: str
     seq_len: int | None
     cache: str
     mesh: str
@@ -100,10 +104,13 @@ class Record:
     # -- memory --------------------------------------------------------------------------------------
     peak_memory_bytes: int | None = None
     peak_memory_kind: str | None = None  # device | host-rss (whole process, imports and compiler included)
+    parameter_count: int | None = None
     parameter_bytes: int | None = None
+    activation_bytes: int | None = None  # kept from forward for backward by eager autograd: an estimate from shapes
     # -- work and accounting -------------------------------------------------------------------------
     model_flops: float | None = None  # a step's, counted op by op on meta tensors
     analytic_flops: float | None = None  # a step's, by the workload's formula
+    bytes_moved: float | None = None  # a step's, by the workload's formula: every operand read or written once
     flops_convention: str | None = None
     achieved_tflops: float | None = None
     chip: str | None = None

@@ -9,6 +9,8 @@ from typing import Any
 
 #: What the compile caches on disk hold when a cell begins.
 CACHES = ("cold", "warm", "off")
+#: Where the data of a step is when the step begins.
+DATA = ("device", "host")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class Spec:
     batch: int
     device: str = "cpu"
     dtype: str = "float32"
-    phase: str = "train"  # train | infer
+    phase: str = "train"  # train | infer | prefill | decode
+    optimizer: str = ""  # sgd | adamw; none outside train
+    data: str = "device"  # device: made there once | host: copied from the host in every step
     seq_len: int | None = None
     cache: str = "cold"  # cold: every compile cache starts empty | warm: filled by earlier runs | off: none on disk
     mesh: str = ""

@@ -52,6 +52,13 @@ def _columns() -> dict[str, pa.DataType]:
     return {field.name: field.type for field in schema()}
 
 
+def _only_choice(fields: dict[str, Any], version: int) -> dict[str, Any]:
+    """What a row of an earlier version does not say because there was no choice."""
+    if version >= 3:
+        return {}
+    return {"optimizer": "sgd" if fields.get("phase") == "train" else "", "data": "device"}
+
+
 @functools.cache
 def _required() -> tuple[str, ...]:
     """The columns that every version has."""
@@ -179,10 +186,11 @@ def read(path: Path) -> Record:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no parquet file"
         raise NotARecordFile(path, why.lower()) from error
-    missing = [name for name in _required() if name not in columns]
+    implied = _only_choice(fields, int(version))
+    missing = [name for name in _required() if name not in columns and name not in implied]
     if missing:
         raise NotARecordFile(path, f"columns are missing: {', '.join(missing)}")
-    return Record(**fields)
+    return Record(**(fields | implied))
 
 
 def expand(pattern: str) -> list[Path]:

@@ -101,8 +101,8 @@ def _have_the_kernel_end_us() -> None:
     fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
 
 
-def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any]:
-    """``(workload, backend, step, run)``: everything up to the first step."""
+def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """``(workload, backend, step, run, counters)``: everything up to the first step, and what it has cost."""
     from backend import registry as backends
     from tpubench.step import build, place
     from workloads import registry as workloads
@@ -112,7 +112,9 @@ def _open(spec: Spec, emit: Emit) -> tuple[Any, Any, Any, Any]:
     backend = backends.load(spec.backend)
     device = backend.open(spec.device, spec.mode, cpu_fallback=spec.cpu_fallback)
     step = place(build(workload, spec), spec, device)
-    return workload, backend, step, backend.prepare(step, spec.mode)
+    backend.synchronize((step.resident, step.live()))
+    run = backend.prepare(step, spec.mode)
+    return workload, backend, step, run, facts.so_far(backend)
 
 
 def _run(spec: Spec, scratch: Path, emit: Emit, *, primes: bool) -> dict[str, Any] | None:
@@ -120,7 +122,7 @@ def _run(spec: Spec, scratch: Path, emit: Emit, *, primes: bool) -> dict[str, An
     from tpubench.check import MISMATCHED
     from tpubench.measure import Samples, time_steps, warm_up
 
-    workload, backend, step, run = _open(spec, emit)
+    workload, backend, step, run, before = _open(spec, emit)
     samples = Samples()
     try:
         emit({"event": "phase", "name": "warmup"})
@@ -133,7 +135,7 @@ def _run(spec: Spec, scratch: Path, emit: Emit, *, primes: bool) -> dict[str, An
         # The steps before the one that failed are part of what happened.
         traceback.print_exc()
         return {**failure(error), **samples.fields()}
-    fields = _measured(workload, backend, spec, samples)
+    fields = _measured(workload, backend, spec, samples, before)
     emit({"event": "measured", "fields": fields})
     emit({"event": "phase", "name": "device time"})
     fields |= facts.device_time(backend, run, scratch)
@@ -154,11 +156,11 @@ def _run(spec: Spec, scratch: Path, emit: Emit, *, primes: bool) -> dict[str, An
     return fields
 
 
-def _measured(workload: Any, backend: Any, spec: Spec, samples: Any) -> dict[str, Any]:
+def _measured(workload: Any, backend: Any, spec: Spec, samples: Any, before: dict[str, Any]) -> dict[str, Any]:
     """The samples and what goes with them, taken before anything else runs in this process."""
     fields: dict[str, Any] = {"warnings": [], **samples.fields(), **machine.describe(), "tpubench_version": __version__}
     facts.add(fields, "peak memory", lambda: facts.memory(backend))
-    facts.of_backend(backend, fields)
+    facts.of_backend(backend, fields, before)
     fields["warnings"] += facts.doubts(spec, fields)
     facts.add(
         fields,
@@ -168,6 +170,7 @@ def _measured(workload: Any, backend: Any, spec: Spec, samples: Any) -> dict[str
             "items_per_step": float(workload.items(spec.size, spec.phase, spec.batch, spec.seq_len)),
         },
     )
+    facts.add(fields, "bytes moved", lambda: facts.traffic(workload, spec))
     return fields
 
 
@@ -199,7 +202,7 @@ def _trace(request: dict[str, Any], emit: Emit) -> Path:
     from tpubench.measure import Samples, warm_up
 
     spec = Spec.from_dict(request["trace"])
-    _, backend, step, run = _open(spec, emit)
+    _, backend, step, run, _ = _open(spec, emit)
 
     emit({"event": "phase", "name": "warmup"})
     warm_up(backend, run, step.live, spec, _notify(emit, backend), Samples())

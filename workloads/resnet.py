@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from workloads.protocol import Built, Size
+from workloads.synthetic import Synthetic
 
 if TYPE_CHECKING:
     import torch
@@ -31,12 +32,14 @@ _SHAPES = {
 
 
 class ResNet:
-    """ResNet on seeded synthetic images, cross-entropy, SGD with momentum."""
+    """ResNet on seeded synthetic images, cross-entropy."""
 
     name = "resnet"
     summary = "ResNet-18 and ResNet-50, image classification"
     item = "image"
     phases = ("train", "infer")
+    published = "full"
+    optimizer = "sgd"
     flops_convention = (
         "convolutions and the classifier, 2 FLOPs a multiply-add, padding counted as full windows; "
         "backward twice forward, less the images' own gradient; norms, activations, optimizer left out"
@@ -49,7 +52,7 @@ class ResNet:
     }
 
     def build(self, size: str, phase: str, dtype: torch.dtype, seed: int) -> Built:
-        """The module with seeded weights at ``dtype``, on the CPU; see :class:`workloads.protocol.Workload`.
+        """The module with seeded weights at ``dtype``; see :class:`workloads.protocol.Workload`.
 
         Weights are drawn in float32 and converted, so that every dtype starts from the same ones.
         """
@@ -64,14 +67,14 @@ class ResNet:
             module = make(shape.classes, shape.width).to(dtype)
         module.train(phase == "train")
 
-        def make_batch(batch: int, seq_len: int | None, seed: int) -> tuple[torch.Tensor, ...]:
-            generator = torch.Generator().manual_seed(seed + 1)
-            images = torch.randn(batch, 3, shape.image, shape.image, generator=generator).to(dtype)
-            if phase == "infer":
-                return (images,)
-            return images, torch.randint(shape.classes, (batch,), generator=generator)
+        def make_batch(
+            batch: int, seq_len: int | None, seed: int, device: str | torch.device = "cpu"
+        ) -> tuple[torch.Tensor, ...]:
+            data = Synthetic(seed, device)
+            images = data.noise(batch, 3, shape.image, shape.image, dtype=dtype)
+            return (images, data.integers(shape.classes, batch)) if phase == "train" else (images,)
 
-        return Built(module, make_batch, _loss if phase == "train" else _output, _make_optimizer)
+        return Built(module, make_batch, _loss if phase == "train" else _output)
 
     def flops(self, size: str, phase: str, batch: int, seq_len: int | None) -> float:
         """Model FLOPs of one step: 2 x (kernel area x channels in x channels out x pixels out), summed.
@@ -129,9 +132,3 @@ def _loss(module: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -
 
 def _output(module: torch.nn.Module, images: torch.Tensor) -> torch.Tensor:
     return module(images)  # type: ignore[no-any-return]
-
-
-def _make_optimizer(module: torch.nn.Module) -> torch.optim.Optimizer:
-    import torch
-
-    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)

@@ -26,6 +26,7 @@ it is a plain :class:`torch.Tensor`; sizes, strides and aliasing live in torch, 
     recording    eager-fused mode: op calls that wait, and are launched as one program
     kernels      the ops that are about storage rather than values
     fallback     ops without a lowering: a named error, or the CPU where the user asked for it
+    shifts       shifts in place
     autocast, scaling, generator, seed    mixed precision and random numbers
     compiler     compile mode: the torch.compile backend
     donation     whose memory a compiled graph may take

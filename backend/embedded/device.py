@@ -79,7 +79,7 @@ def _is_composite(op: torch._ops.OpOverload) -> bool:
 
 
 def _register_kernels() -> None:
-    from backend.embedded import autocast, cells, dynamic, scaling, stateful  # noqa: F401  (they enter their kernels)
+    from backend.embedded import autocast, cells, dynamic, scaling, shifts, stateful  # noqa: F401  (they enter their kernels)
     from backend.embedded.fallback import fallback, kernel_of, written_forms
     from backend.embedded.generator import driven
     from backend.embedded.kernels import KERNELS

@@ -26,6 +26,13 @@ def to_meta(value: Any) -> Any:
     return value
 
 
+def _number_first(op: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Whether a number stands where the schema has its first tensor: of 3 & x, which PyTorch has as an overload."""
+    first = args[0] if args else None
+    number = isinstance(first, RuntimeNumber) and not isinstance(first.value, torch.Tensor)
+    return number and str(op._schema.arguments[0].type) == "Tensor"
+
+
 def expected_of(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What PyTorch says the result is, as meta tensors: this is also its check of the arguments.
 
@@ -34,7 +41,8 @@ def expected_of(op: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[
     """
     with torch.no_grad():
         try:
-            result = op(*map(to_meta, args), **{k: to_meta(v) for k, v in kwargs.items()})
+            called = op.overloadpacket if _number_first(op, args) else op
+            result = called(*map(to_meta, args), **{k: to_meta(v) for k, v in kwargs.items()})
         except NotImplementedError as error:
             raise OpNotLowered(op, "its result's shape depends on values") from error
     return result

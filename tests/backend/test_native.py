@@ -17,6 +17,7 @@ import torch
 from backend.native import Native, chip_of
 from backend.protocol import Unsupported
 from tpubench import catalog
+from workloads.optimizers import make_optimizer
 from workloads.resnet import ResNet
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ class Step:
 
 def resnet(phase: str, dtype: torch.dtype = torch.float32) -> Step:
     built = ResNet().build("tiny", phase, dtype, seed=0)
-    optimizer = built.make_optimizer(built.module) if phase == "train" else None
+    optimizer = make_optimizer("sgd", built.module) if phase == "train" else None
     return Step(built.module, built.make_batch(8, None, 0), built.compute, optimizer)
 
 
@@ -324,7 +325,7 @@ def test_cuda_trains_as_the_cpu_does(mode: str) -> None:
     built = ResNet().build("tiny", "train", torch.float64, seed=0)
     module = built.module.to(device)
     batch = tuple(x.to(device) for x in built.make_batch(8, None, 0))
-    run = backend.prepare(Step(module, batch, built.compute, built.make_optimizer(module)), mode)
+    run = backend.prepare(Step(module, batch, built.compute, make_optimizer("sgd", module)), mode)
     for _ in range(3):
         loss = run()
         backend.synchronize(loss)

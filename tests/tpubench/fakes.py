@@ -10,6 +10,7 @@ from pathlib import Path
 from backend.native import Native
 from backend.protocol import Unsupported
 from workloads.protocol import Built, Size
+from workloads.synthetic import Synthetic
 
 
 class Fake(Native):
@@ -21,6 +22,8 @@ class Fake(Native):
     def __init__(self):
         super().__init__()
         self.compiled = 0
+        self.found = 0
+        self.ran = False
 
     def modes(self):
         return {"eager": None, "compile": None, "homeless": None, "lazy": "this backend is not lazy"}
@@ -41,7 +44,7 @@ class Fake(Native):
     def cache_stats(self):
         if WORKLOAD.size == "odd-facts":
             raise KeyError("lost")
-        if WORKLOAD.size in ("cached", "uncacheable"):
+        if WORKLOAD.size in ("cached", "uncacheable") and self.ran:
             # One program, which a process finds where an earlier one left it.
             return {"requests": 1, "misses": 1 - self.found, "disk_requests": 1, "disk_hits": self.found,
                     "disk_misses": 1 - self.found, "disk_unwritten": int(WORKLOAD.size == "uncacheable")}
@@ -74,6 +77,7 @@ class Fake(Native):
         def counted():
             nonlocal calls
             calls += 1
+            self.ran = True
             if WORKLOAD.size == "always-compiles" or (WORKLOAD.size == "recompiles" and calls == 8):
                 self.compiled += 1
             if WORKLOAD.size == "slow":
@@ -94,6 +98,8 @@ class Load:
     summary = "for tests"
     item = "sample"
     phases = ("train", "infer")
+    published = "full"
+    optimizer = "sgd"
     flops_convention = "matmuls"
     sizes = {
         name: Size(name, batch=4)
@@ -165,10 +171,10 @@ class Load:
                 time.sleep(600)
             return y
 
-        def make_batch(batch, seq_len, seed):
-            return (torch.randn(batch, 3, generator=torch.Generator().manual_seed(seed)).to(dtype),)
+        def make_batch(batch, seq_len, seed, device="cpu"):
+            return (Synthetic(seed, device).noise(batch, 3, dtype=dtype),)
 
-        return Built(module, make_batch, compute, lambda m: torch.optim.SGD(m.parameters(), lr=0.1))
+        return Built(module, make_batch, compute)
 
     def flops(self, size, phase, batch, seq_len):
         if size == "no-formula":

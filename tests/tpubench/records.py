@@ -10,9 +10,9 @@ STEPS = [0.100, 0.101, 0.099, 0.102, 0.098, 0.100, 0.103, 0.097, 0.100, 0.101, 0
 
 def make_spec(**fields):
     """A cell of resnet/small, embedded:eager."""
-    return Spec(
-        **{"workload": "resnet", "size": "small", "backend": "embedded", "mode": "eager", "batch": 16, **fields}
-    )
+    optimizer = "sgd" if fields.get("phase", "train") == "train" else ""
+    common = {"workload": "resnet", "size": "small", "backend": "embedded", "mode": "eager", "batch": 16}
+    return Spec(**{**common, "optimizer": optimizer, **fields})
 
 
 def make_record(status=Status.OK, *, scale=1.0, spec=None, number=1, **fields):

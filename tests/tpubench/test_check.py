@@ -30,7 +30,7 @@ class Line:
         torch.manual_seed(seed)
         model = torch.nn.Linear(3, 2).to(dtype)
 
-        def make_batch(batch, seq_len, seed):
+        def make_batch(batch, seq_len, seed, device="cpu"):
             return (torch.randn(batch, 3, generator=torch.Generator().manual_seed(seed)).to(dtype),)
 
         def compute(model, x):
@@ -38,7 +38,7 @@ class Line:
                 return model(x) if self.output is None else torch.tensor(self.output, dtype=dtype)
             return model(x).square().mean()
 
-        return Built(model, make_batch, compute, lambda m: torch.optim.SGD(m.parameters(), lr=0.1))
+        return Built(model, make_batch, compute)
 
 
 def train_spec(dtype="float32", **fields):
@@ -47,7 +47,8 @@ def train_spec(dtype="float32", **fields):
 
 def reference(dtype="float32", seed=0):
     """The three losses by plain PyTorch, worked out here."""
-    step = place(build(Line(), train_spec(seed=seed), dtype), train_spec(seed=seed), torch.device("cpu"))
+    spec = train_spec(dtype, seed=seed)
+    step = place(build(Line(), spec), spec, torch.device("cpu"))
     losses = []
     for _ in range(3):
         step.optimizer.zero_grad()
@@ -71,10 +72,12 @@ def test_a_first_loss_within_the_dtypes_tolerance_matches_and_one_beyond_does_no
 
 
 def test_the_tolerances_are_these():
-    assert TOLERANCE == {"float64": 1e-9, "float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
+    assert TOLERANCE == {
+        "float64": 1e-9, "float32": 1e-5, "bfloat16": 2e-2, "bfloat16-autocast": 2e-2, "float16": 5e-3
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bfloat16-autocast", "float16"])
 def test_later_losses_are_told_but_not_judged_where_rounding_grows(dtype):
     of = reference()
     got = verdict([of[0], of[1] * 2, of[2] * 3], dtype)

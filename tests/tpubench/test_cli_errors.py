@@ -30,6 +30,14 @@ def one_line(result, code=2):
         (("run", "resnet", "--dtype", "int3"), "unknown dtype 'int3'"),
         (("run", "resnet", "--device", "quantum"), "unknown device 'quantum'"),
         (("run", "resnet", "--phase", "dream"), "unknown phase 'dream': one of infer, train"),
+        (("run", "resnet", "--optimizer", "lion"), "unknown optimizer 'lion': one of adamw, sgd"),
+        (
+            ("run", "resnet", "--optimizer", "sgd", "--phase", "infer"),
+            "--optimizer cannot be 'sgd': phase infer has",
+        ),
+        (("run", "resnet", "--data", "disk"), "unknown place for data 'disk': one of device, host"),
+        (("run", "resnet", "--seq-len", "128"), "--seq-len cannot be '128': resnet works on no sequences"),
+        (("run", "resnet", "--shape", "8x8"), "--shape cannot be '8x8': resnet has named sizes only"),
         (("run", "resnet", "--batch", "0"), "--batch cannot be '0': give whole numbers of 1 or more"),
         (("run", "resnet", "--batch", "eight"), "--batch cannot be 'eight'"),
         (("run", "resnet", "--steps", "0"), "--steps cannot be '0'"),
@@ -86,7 +94,7 @@ def test_a_parquet_of_another_schema_is_named(cli, tmp_path, result):
     assert "'other.parquet' is no tpubench record (a parquet file of something else)" in line
     newer = pq.read_table(result).replace_schema_metadata({b"tpubench.schema": b"99"})
     pq.write_table(newer, tmp_path / "newer.parquet")
-    assert "record schema 99, this tpubench reads 1 to 2: upgrade tpubench" in one_line(cli("compare", "newer.parquet"))
+    assert "record schema 99, this tpubench reads 1 to 3: upgrade tpubench" in one_line(cli("compare", "newer.parquet"))
 
 
 @pytest.mark.parametrize(

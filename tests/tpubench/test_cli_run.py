@@ -21,13 +21,12 @@ def test_elsewhere_than_on_a_cpu_the_published_size_is_the_default():
         assert (spec.size, spec.batch) == ("full", 32)
 
 
-def test_a_workload_without_a_published_size_is_small_everywhere(plugin, monkeypatch):
+def test_off_the_cpu_the_published_size_is_the_default(plugin, monkeypatch):
     import tpubench_test_plugin
 
-    sizes = {name: size for name, size in tpubench_test_plugin.Load.sizes.items() if name != "full"}
-    monkeypatch.setattr(tpubench_test_plugin.Load, "sizes", sizes)
-    (spec,) = cells(Asked("load", device="tpu"))
-    assert spec.size == "small"
+    assert [spec.size for spec in cells(Asked("load", device="cpu,tpu"))] == ["small", "full"]
+    monkeypatch.setattr(tpubench_test_plugin.Load, "published", "tiny")
+    assert [spec.size for spec in cells(Asked("load", device="cpu,tpu"))] == ["small", "tiny"]
 
 
 def test_lists_make_every_combination_in_the_order_typed():
@@ -44,6 +43,22 @@ def test_lists_make_every_combination_in_the_order_typed():
     ]
 
 
+def test_optimizers_and_data_multiply_cells_and_only_training_has_an_optimizer():
+    found = cells(Asked("resnet", phase="train,infer", optimizer="sgd,adamw", data="device,host"))
+    assert [(s.phase, s.optimizer, s.data) for s in found] == [
+        ("train", "sgd", "device"),
+        ("train", "adamw", "device"),
+        ("train", "sgd", "host"),
+        ("train", "adamw", "host"),
+        ("infer", "", "device"),
+        ("infer", "", "host"),
+    ]
+
+
+def test_the_default_optimizer_is_the_workloads():
+    assert [s.optimizer for s in cells(Asked("resnet", phase="train,infer"))] == ["sgd", ""]
+
+
 def test_what_is_named_twice_runs_once():
     assert len(cells(Asked("resnet", mode="eager,eager", batch="4,4"))) == 1
 
@@ -52,7 +67,9 @@ def test_what_is_named_twice_runs_once():
     ("typed", "dtype"),
     [
         ("float32", "float32"), ("f32", "float32"), ("fp32", "float32"), ("float64", "float64"), ("f64", "float64"),
-        ("bfloat16", "bfloat16"), ("bf16", "bfloat16"), ("float16", "float16"), ("f16", "float16"),
+        ("bfloat16", "bfloat16"), ("bf16", "bfloat16"),
+        ("bf16-autocast", "bfloat16-autocast"),
+        ("float16", "float16"), ("f16", "float16"),
     ],
 )  # fmt: skip
 def test_spellings_of_a_dtype_are_one_cell(typed, dtype):
@@ -119,7 +136,7 @@ def test_a_run_prints_this(cli, plugin, tmp_path):
     assert anonymous(got.stderr) == STDERR
     table, said, end = anonymous(got.stdout).partition("\n2 records")
     assert said + end == END
-    assert table.startswith("load/small, train, batch 4, float32\n")
+    assert table.startswith("load/small, train (sgd), batch 4, float32\n")
     assert "fake:eager" in table and "fake:lazy: unsupported: mode lazy: this backend is not lazy" in table
     records, problems = store.read_many([str(tmp_path / "out")])
     assert not problems and [(r.mode, r.status) for r in records] == [("eager", "ok"), ("lazy", "unsupported")]

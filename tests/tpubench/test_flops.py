@@ -319,14 +319,36 @@ def test_tied_weights_stay_tied() -> None:
         seen.append(module.head.weight is module.embed.weight)
         return module(ids).sum()
 
-    def make_batch(batch: int, seq_len: int | None, seed: int) -> tuple[torch.Tensor, ...]:
-        return (torch.zeros(batch, seq_len or 1, dtype=torch.int64),)
+    def make_batch(
+        batch: int, seq_len: int | None, seed: int, device: str | torch.device = "cpu"
+    ) -> tuple[torch.Tensor, ...]:
+        return (torch.zeros(batch, seq_len or 1, dtype=torch.int64, device=device),)
 
-    built = Built(Tied(), make_batch, compute, lambda m: torch.optim.SGD(m.parameters(), lr=1.0))
+    built = Built(Tied(), make_batch, compute)
     counted = count(built, "train", 2, 5, 0)
     assert seen == [True]
     assert counted.total == 3 * 2 * (2 * 5) * 8 * 100  # a look-up multiplies nothing
-    assert counted.parameter_bytes == 4 * 100 * 8
+    assert (counted.parameters, counted.parameter_bytes) == (100 * 8, 4 * 100 * 8)
+
+
+def test_activations_are_what_backward_needs_each_storage_once() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 32), nn.Linear(32, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(functional.relu(self.first(x)))
+
+    def make_batch(
+        batch: int, seq_len: int | None, seed: int, device: str | torch.device = "cpu"
+    ) -> tuple[torch.Tensor, ...]:
+        return (torch.zeros(batch, 8, device=device),)
+
+    built = Built(Net(), make_batch, lambda module, x: module(x).square().sum())
+    # relu's result serves relu's backward and the second product; the square needs what it squares.
+    assert count(built, "train", 10, None, 0).activation_bytes == 4 * 10 * (32 + 4)
+    assert count(built, "infer", 10, None, 0).activation_bytes == 0
 
 
 def test_counting_allocates_no_activations() -> None:

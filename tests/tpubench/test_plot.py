@@ -40,7 +40,8 @@ def drawn(tmp_path, records):
 def test_the_picture_names_every_row_its_time_its_ratio_and_why_one_has_none(tmp_path):
     text = drawn(tmp_path, rows())
     for part in (
-        "resnet/small, train, batch 16, float32", "torch:eager", "100 ms  baseline", "embedded:compile", "50 ms  0.5 x",
+        "resnet/small, train (sgd), batch 16, float32",
+        "torch:eager", "100 ms  baseline", "embedded:compile", "50 ms  0.5 x",
         "100 ms  ~1 x", "embedded:eager-fused", "unsupported: not built yet", "95 % interval",
     ):  # fmt: skip
         assert part in text, part

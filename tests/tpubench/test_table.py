@@ -50,7 +50,7 @@ def test_compare_prints_the_golden_text(cli, tmp_path, fmt):
 
 def test_the_table_as_it_is_printed():
     lines = render(Comparison.of(rows()), "table").splitlines()
-    assert lines[0] == "resnet/small, train, batch 16, float32"
+    assert lines[0] == "resnet/small, train (sgd), batch 16, float32"
     assert lines[1].split("  ")[0] == "cell" and "x baseline [95% CI]" in lines[1]
     assert lines[3].startswith("embedded:compile") and "50.00 [49.50, 50.50]" in lines[3] and "97.0%" in lines[3]
     assert lines[4].startswith("torch:eager") and "100.0 [99.0, 101.0]" in lines[4] and "baseline" in lines[4]
@@ -96,7 +96,7 @@ def test_json_holds_groups_rows_and_notes():
 
 def test_markdown_is_a_table_with_a_list_below():
     lines = render(Comparison.of(rows()), "md").splitlines()
-    assert lines[0] == "**resnet/small, train, batch 16, float32**"
+    assert lines[0] == "**resnet/small, train (sgd), batch 16, float32**"
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 6 and len({line.count("|") for line in table}) == 1
     assert any(line.startswith("- baseline: torch:eager") for line in lines)

@@ -20,6 +20,8 @@ class Toy:
     item = "sample"
     sizes = {}
     phases = ("train",)
+    published = "tiny"
+    optimizer = "sgd"
     flops_convention = "everything"
     def build(self, size, phase, dtype, seed): ...
     def flops(self, size, phase, batch, seq_len): return 0.0
@@ -85,7 +87,7 @@ def test_another_package_adds_a_workload_and_a_broken_one_stays_apart(tmp_path: 
         "absent": ("the workload 'absent' (no_such_module:Thing) does not import: No module named 'no_such_module'"),
         "half": (
             "the workload 'half' (other_workloads:Half) has no "
-            "summary, item, sizes, phases, flops_convention, flops, items"
+            "summary, item, sizes, published, phases, optimizer, flops_convention, flops, items"
         ),
     }
 

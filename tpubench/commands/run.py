@@ -57,13 +57,14 @@ def _say_dumps(specs: list[Spec], conditions: Conditions) -> None:
 
 def _say_sizes(asked: Asked, specs: list[Spec]) -> None:
     """Name what a default size is: nobody should take a small model's number for the published one's."""
-    if asked.size is not None:
+    if asked.size is not None or asked.shape is not None:
         return
     workload = load_workload(asked.workload)
     for device in dict.fromkeys(spec.device for spec in specs):
         name = default_size(device, workload)
         batches = ", ".join(str(b) for b in dict.fromkeys(spec.batch for spec in specs if spec.device == device))
-        hint = "; --size full for the published size" if name != "full" and "full" in workload.sizes else ""
+        published = workload.published
+        hint = f"; --size {published} for the published size" if name != published else ""
         what = f"{workload.sizes[name].summary}, batch {batches}"
         typer.echo(f"size {name} (the default on {device}): {what}{hint}", err=True)
 

@@ -22,6 +22,7 @@ creation        arrays from nothing
 random          what draws from the device's generator
 foreach         the list ops that optimizers use
 scaling         what a gradient scaler runs
+shift           shifts by bits
 recurrent       the cells of LSTM and GRU, and weight norm
 """
 
@@ -46,6 +47,7 @@ from backend.embedded.lower import (
     scaling,
     scattering,
     shape,
+    shift,
     special,
     transposed,
 )
@@ -75,6 +77,7 @@ __all__ = [
     "scaling",
     "scattering",
     "shape",
+    "shift",
     "special",
     "transposed",
 ]

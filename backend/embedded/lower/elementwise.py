@@ -246,7 +246,7 @@ _COMPARISON: dict[str, Function] = {
 for table, kind in ((_BINARY, Kind.DEFAULT), (_BINARY_FLOAT, Kind.INT_TO_FLOAT), (_COMPARISON, Kind.BOOL)):
     for name, function in table.items():
         packet = getattr(aten, name)
-        for overload in each("default Tensor Scalar"):
+        for overload in each("default Tensor Scalar Scalar_Tensor"):
             # Some packets also hold overloads over two numbers, which no tensor device sees.
             if overload in packet.overloads() and takes_tensors(getattr(packet, overload)):
                 lowers(getattr(packet, overload), mixes=True)(promoted(function, kind))
