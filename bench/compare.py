@@ -30,7 +30,7 @@ def synthesize(directory: Path, files: int, runs: int) -> None:
     for number in range(files):
         cell = number // runs
         backend, mode = MODES[cell % len(MODES)]
-        spec = Spec("resnet", "small", backend, mode, batch=1 + cell // len(MODES))
+        spec = Spec("resnet", "small", backend, mode, optimizer="sgd", batch=1 + cell // len(MODES))
         steps = [0.1 * rng.lognormvariate(0, 0.05) for _ in range(spec.steps)]
         created = f"2026-12-01T{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}.000Z"
         record = Record.of(

@@ -12,7 +12,7 @@ from workloads.registry import load
 
 def five_steps(backend_name, mode):
     torch._dynamo.reset()
-    spec = Spec("resnet", "tiny", backend_name, mode, 8, dtype="float64")
+    spec = Spec("resnet", "tiny", backend_name, mode, 8, dtype="float64", optimizer="sgd")
     backend = registry.load(backend_name)
     step = place(build(load("resnet"), spec), spec, backend.open("cpu", mode, cpu_fallback=False))
     run = backend.prepare(step, mode)
@@ -22,7 +22,7 @@ def five_steps(backend_name, mode):
 
 @pytest.fixture(scope="module")
 def reference(pjrt):
-    spec = Spec("resnet", "tiny", "torch", "eager", 8, dtype="float64")
+    spec = Spec("resnet", "tiny", "torch", "eager", 8, dtype="float64", optimizer="sgd")
     step = place(build(load("resnet"), spec), spec, torch.device("cpu"))
     run = step_function(step)
     return [run().item() for _ in range(5)], step.module.state_dict()
