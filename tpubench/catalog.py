@@ -26,6 +26,15 @@ class Price:
     source: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Memory:
+    """One chip's memory: GB (1e9 bytes) and GB/s, as a source gives them."""
+
+    gb: float
+    gbps: float
+    source: str
+
+
 @functools.cache
 def _rows(name: str) -> tuple[dict[str, str], ...]:
     text = resources.files("tpubench").joinpath("data", name).read_text(encoding="utf-8")
@@ -76,6 +85,24 @@ def peak(chip: str, dtype: str, precision: str | None) -> Peak | None:
         for row in _rows("chips.csv"):
             if row["chip"] == chip and row["dtype"] == name and (name == wanted or row["kind"] == "gpu"):
                 return Peak(float(row["peak_tflops"]), f"{chip} {name}: {_cited(row)}")
+    return None
+
+
+def devices_per_chip(chip: str) -> int:
+    """How many devices a program sees ``chip`` as; each has its share of the chip's peak and memory.
+
+    Raises:
+        UnknownChip: the catalogue does not list it.
+    """
+    ensure_chip(chip)
+    return next(int(row["devices_per_chip"]) for row in _rows("chips.csv") if row["chip"] == chip)
+
+
+def memory(chip: str) -> Memory | None:
+    """The memory of ``chip``; None where the catalogue has none."""
+    for row in _rows("chips.csv"):
+        if row["chip"] == chip and row["hbm_gb"] and row["hbm_gbps"]:
+            return Memory(float(row["hbm_gb"]), float(row["hbm_gbps"]), f"{chip}: {_cited(row)}")
     return None
 
 
