@@ -8,8 +8,27 @@ from typing import Annotated, cast
 
 import typer
 
-from tpubench import __version__
+from tpubench import __version__, readers
 from tpubench.errors import TpubenchError
+from tpubench.options import (
+    BackendNames,
+    Batch,
+    Chip,
+    Debug,
+    Device,
+    Dtype,
+    Fallback,
+    Mode,
+    Optimizer,
+    Peak,
+    Phase,
+    Price,
+    Seed,
+    SeqLen,
+    Shape,
+    SizeName,
+    Timeout,
+)
 
 app = typer.Typer(
     name="tpubench",
@@ -21,24 +40,6 @@ app = typer.Typer(
 
 # UsageError, which typer takes from click or, lately, has of its own; it exports BadParameter alone.
 _UsageError = cast(type[Exception], typer.BadParameter.__mro__[1])
-
-Mode = Annotated[str, typer.Option("--mode", help="Execution modes, separated by commas: eager, compile, ...")]
-BackendNames = Annotated[str, typer.Option("--backend", help="Backends, separated by commas: embedded, torch.")]
-SizeName = Annotated[str | None, typer.Option("--size", help="Named size; small on a CPU, else the published one.")]
-Device = Annotated[str, typer.Option("--device", help="Device of the backend: cpu, gpu, tpu, cuda.")]
-Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, bfloat16-autocast, float16 or float64.")]
-Phase = Annotated[str | None, typer.Option("--phase", help="train, infer, prefill or decode; by default the first.")]
-SeqLen = Annotated[str | None, typer.Option("--seq-len", help="Sequence lengths; the size's own by default.")]
-Shape = Annotated[str | None, typer.Option("--shape", help="Shapes of a micro workload, in place of --size.")]
-Optimizer = Annotated[str | None, typer.Option("--optimizer", help="sgd or adamw; the workload's own by default.")]
-Batch = Annotated[str | None, typer.Option("--batch", help="Batch sizes; the size's own by default.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of weights and data.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a cell is given up.", min=1.0)]
-Fallback = Annotated[bool, typer.Option("--cpu-fallback", help="Run ops without a lowering on the CPU, counted.")]
-Chip = Annotated[str | None, typer.Option("--chip", help="Take the peak and price of this chip.")]
-Price = Annotated[str | None, typer.Option("--price", help="A provider (gcp, aws), or USD per chip-hour.")]
-Peak = Annotated[float | None, typer.Option("--peak-tflops", help="Dense peak of one chip.", min=1e-6)]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -102,25 +103,7 @@ def run(
     raise typer.Exit(command(asked, out, timeout, given, Conditions(cache_dir, dump_hlo)))
 
 
-@app.command()
-def compare(
-    files: Annotated[list[str], typer.Argument(help="Record files, folders or patterns.")],
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="backend:mode that the others are held against.")
-    ] = None,
-    fmt: Annotated[str, typer.Option("--format", help="table, md, csv or json.")] = "table",
-    plot: Annotated[Path | None, typer.Option("--plot", help="Write a picture: .png, .svg or .pdf.")] = None,
-    chip: Chip = None,
-    price: Price = None,
-    peak_tflops: Peak = None,
-    debug: Debug = False,
-) -> None:
-    """Put records side by side: step times with intervals, ratios, MFU, cost."""
-    from tpubench.accounting import Assumptions
-    from tpubench.commands.compare import compare as command
-
-    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
-    raise typer.Exit(command(files, baseline, fmt, plot, given))
+readers.add_to(app)
 
 
 @app.command()
