@@ -177,7 +177,11 @@ def _lengths(asked: Asked, size: Size) -> Sequence[int | None]:
         return [size.seq_len]
     if size.seq_len is None:
         raise BadValue("--seq-len", asked.seq_len, f"{asked.workload} works on no sequences: leave it out")
-    return _counts("--seq-len", asked.seq_len)
+    lengths = _counts("--seq-len", asked.seq_len)
+    for length in lengths:
+        if size.longest is not None and length > size.longest:
+            raise BadValue("--seq-len", length, f"this size of {asked.workload} knows {size.longest} positions")
+    return lengths
 
 
 def _optimizers(asked: Asked, workload: Workload, phases: Sequence[str]) -> dict[str, list[str]]:

@@ -22,6 +22,7 @@ class Size:
     summary: str  # "ResNet-18, 64x64"
     batch: int  # the default batch
     seq_len: int | None = None  # the default sequence length, where there is one
+    longest: int | None = None  # the longest sequence that can be asked for, where there is a bound
 
 
 class MakeBatch(Protocol):

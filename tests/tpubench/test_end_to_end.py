@@ -48,8 +48,9 @@ def test_a_quick_run_and_what_list_says_of_it(cli, tmp_path):
     listed = cli("list")
     assert listed.returncode == 0 and listed.stderr == ""
     lines = listed.stdout.splitlines()
-    assert lines[:6] == [
-        "workloads",
+    assert lines[0] == "workloads"
+    at = lines.index("  resnet: ResNet-18 and ResNet-50, image classification (train, infer)")
+    assert lines[at : at + 5] == [
         "  resnet: ResNet-18 and ResNet-50, image classification (train, infer)",
         "    tiny      ResNet-18 of an eighth of the width, 32x32, 10 classes, batch 8",
         "    small     ResNet-18, 64x64, batch 16",
