@@ -10,10 +10,12 @@ from workloads.protocol import Workload
 GROUP = "tpubench.workloads"
 # Ours are found without installed metadata, and nobody else's package can take their names.
 _BUILTIN = {
+    "dlrm": "workloads.dlrm:DLRM",
     "llama": "workloads.llama:Llama",
     "mingpt": "workloads.mingpt:MinGPT",
     "qwen": "workloads.qwen:Qwen",
     "resnet": "workloads.resnet:ResNet",
+    "unet": "workloads.unet:UNet",
 }
 
 

@@ -100,7 +100,10 @@ def test_a_parquet_of_another_schema_is_named(cli, tmp_path, result):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("run", "resnot"), "unknown workload 'resnot': did you mean 'resnet'? one of llama, mingpt, qwen, resnet"),
+        (
+            ("run", "resnot"),
+            "unknown workload 'resnot': did you mean 'resnet'? one of dlrm, llama, mingpt, qwen, resnet, unet",
+        ),
         (("run", "resnet", "--size", "huge"), "unknown size 'huge': one of full, resnet18, small, tiny"),
         (("run", "resnet", "--phase", "dream"), "unknown phase 'dream': one of infer, train"),
         (

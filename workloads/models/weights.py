@@ -25,3 +25,15 @@ def draw_normal(tensor: torch.Tensor, std: float) -> None:
     One tensor is drawn at a time, so that a model in bfloat16 never stands in float32 as a whole.
     """
     tensor.copy_(torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device).normal_(std=std))
+
+
+def embedding_bag(rows: int, width: int, dtype: torch.dtype) -> nn.EmbeddingBag:
+    """A table whose looked-up rows are summed, on torch's default device, its weights not yet drawn."""
+    device = torch.get_default_device()
+    return skip_init(nn.EmbeddingBag, rows, width, mode="sum", device=device, dtype=dtype)  # type: ignore[return-value]
+
+
+@torch.no_grad()
+def draw_uniform(tensor: torch.Tensor, bound: float) -> None:
+    """Fill ``tensor`` from [-bound, bound), drawn in float32 as :func:`draw_normal` does."""
+    tensor.copy_(torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device).uniform_(-bound, bound))
