@@ -12,6 +12,7 @@ PACKAGES = ("tpubench", "backend", "workloads")
 IN_WORKER = {
     "tpubench/check.py",
     "tpubench/flops.py",
+    "tpubench/forecast/compiler.py",
     "tpubench/ops/latitude.py",
     "tpubench/ops/opinfo.py",
     "tpubench/ops/sample.py",

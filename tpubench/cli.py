@@ -148,6 +148,44 @@ def trace(
     raise typer.Exit(command(Capture(asked, directory, steps, timeout), view))
 
 
+@app.command()
+def forecast(
+    workload: Annotated[str, typer.Argument(help="A workload of `tpubench list`.")],
+    chip: Annotated[str, typer.Option("--chip", help="TPUs, separated by commas.")] = "v5e,v5p,v6e,v7x",
+    mode: Annotated[str, typer.Option("--mode", help="compile, eager, eager-fused, or a list.")] = "compile",
+    size: SizeName = None,
+    dtype: Dtype = "float32",
+    phase: Phase = None,
+    batch: Batch = None,
+    seq_len: SeqLen = None,
+    shape: Shape = None,
+    optimizer: Optimizer = None,
+    price: Price = None,
+    launch_us: Annotated[
+        float, typer.Option("--launch-us", help="Microseconds a launch is assumed to take, at the upper end.", min=0.0)
+    ] = 20.0,
+    fmt: Annotated[str, typer.Option("--format", help="table, md, csv or json.")] = "table",
+    top: Annotated[int, typer.Option("--top", help="Show this many of the heaviest ops.", min=0, max=10)] = 0,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds for one program's compile.", min=1.0)] = 1800.0,
+    cache_dir: Annotated[
+        Path | None, typer.Option("--cache-dir", help="Where results are kept. [~/.cache/tpubench/forecast]")
+    ] = None,
+    tpu_python: Annotated[
+        str | None, typer.Option("--tpu-python", help="A Python that has jax and libtpu; this one by default.")
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Compile again what failed before.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Predict a step on TPUs from what the TPU compiler makes of it. No TPU is needed."""
+    from tpubench.cells import Asked
+    from tpubench.commands.forecast import How, command
+
+    asked = Asked(
+        workload, mode, "embedded", size, "tpu", dtype, phase, batch, seq_len=seq_len, shape=shape, optimizer=optimizer
+    )
+    raise typer.Exit(command(asked, How(chip, fmt, top, price, launch_us, timeout, cache_dir, tpu_python, retry)))
+
+
 @app.command("list")
 def list_(debug: Debug = False) -> None:
     """Show workloads, backends, and which modes and devices work here."""

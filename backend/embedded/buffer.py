@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from backend.embedded.dtype import TO_TORCH, to_jax, to_torch
+from backend.embedded.shadow import zeros
 
 create = torch._C._acc.create_empty_tensor
 _set_storage = torch.ops.aten.set_.source_Storage_storage_offset
@@ -161,7 +162,7 @@ def buffer_of(tensor: torch.Tensor) -> Buffer:
     shape = tuple(tensor.shape)
     if tensor.numel() != count or not is_dense(shape, tensor.stride()):
         shape = (count,)
-    storage.buffer = buffer = Buffer(jax.device_put(np.zeros(shape, dtype)), form_of(shape, dtype))
+    storage.buffer = buffer = Buffer(zeros(shape, dtype), form_of(shape, dtype))
     return buffer
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
@@ -36,6 +35,7 @@ from backend.embedded.identity import key as disk_key
 from backend.embedded.interpreter import Interpreter
 from backend.embedded.layout import layout_of, memory_order, read, write
 from backend.embedded.seed import GENERATOR, key_of
+from backend.embedded.shadow import on_host
 from backend.embedded.symbols import Symbols
 from backend.embedded.untraced import untraced
 
@@ -191,7 +191,7 @@ def _laid_out(value: Any, source: Any, symbols: Symbols, on_host: bool) -> tuple
 
 def _to_host(array: jax.Array) -> torch.Tensor:
     """A ``.cpu()`` inside a graph: waits, as it does anywhere."""
-    return from_numpy(np.asarray(array))
+    return from_numpy(on_host(array))
 
 
 def _compiler(kind: str) -> SerializableAOTDispatchCompiler:

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 
 from backend.embedded.buffer import Buffer
+from backend.embedded.shadow import copied
 
 
 def _references(arrays: Sequence[object], position: int) -> int:
@@ -40,6 +40,6 @@ def own(arrays: list[jax.Array], positions: Sequence[int]) -> int:
     copies = 0
     for position in positions:
         if _references(arrays, position) > _SOLE:
-            arrays[position] = jnp.array(arrays[position], copy=True)
+            arrays[position] = copied(arrays[position])
             copies += 1
     return copies

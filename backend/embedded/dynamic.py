@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import torch
 
 from backend.embedded.buffer import wrap
 from backend.embedded.dispatch import Op
 from backend.embedded.kernels import dense, kernel
+from backend.embedded.shadow import on_device, on_host
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -26,8 +26,8 @@ _MASKS = (torch.bool, torch.uint8)
 @kernel(aten.nonzero.default)
 def nonzero(x: Tensor) -> Tensor:
     """The place of every element that is not zero, (n, dimensions) int64."""
-    places = np.argwhere(np.asarray(dense(x)))
-    return wrap(jax.device_put(places.astype(np.int64)))
+    places = np.argwhere(on_host(dense(x)))
+    return wrap(on_device(places.astype(np.int64)))
 
 
 @kernel(aten.masked_select.default)

@@ -9,6 +9,7 @@ RuntimeError
     ├── StorageNotOnHost     a storage's bytes asked for by their address
     ├── DeviceAfterFork      the device used in a forked process
     ├── NoSuchDevice         an index beyond the devices there are
+    ├── ValuesUnknown        a value asked for where there are only shapes
     ├── MemoryOverlaps       a write through a tensor whose elements share memory
     └── OpFailed             XLA could not run an op, in eager-blocking mode
 NotImplementedError
@@ -33,6 +34,16 @@ class OpNotLowered(NotImplementedError):
             "(backend.embedded.fallback.allow(True) in a program), where it is counted"
         )
         self.op = str(op)
+
+
+class ValuesUnknown(EmbeddedError):
+    """A value asked for in a process that has shapes only (:mod:`backend.embedded.shadow`)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the step reads a value of a device tensor (item(), a copy to the CPU, a shape that depends on values), "
+            "and a forecast has none: it can follow a step only as far as shapes decide what it launches"
+        )
 
 
 class DtypeNotSupported(EmbeddedError):

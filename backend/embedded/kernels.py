@@ -17,6 +17,7 @@ from backend.embedded.dtype import from_numpy, to_jax, to_numpy
 from backend.embedded.errors import DevicesDiffer, refuse_index
 from backend.embedded.layout import fills_storage, refuse_overlap
 from backend.embedded.number import number_array
+from backend.embedded.shadow import on_device, on_host
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -127,7 +128,7 @@ def set_storage(x: Tensor, source: Any, storage_offset: int, size: Any, stride: 
     """``x`` becomes a window on ``source``."""
     if getattr(source, "bytes_only", False):
         # Bytes from a file: the first tensor over them says what they are.
-        source.buffer.array = jax.device_put(np.asarray(source.buffer.array).view(to_jax(x.dtype)))
+        source.buffer.array = on_device(on_host(source.buffer.array).view(to_jax(x.dtype)))
         source.bytes_only = False
     return _set_strided.redispatch(_META, x, source, storage_offset, size, stride)
 
@@ -176,8 +177,8 @@ def resize(x: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tens
     held = getattr(storage, "buffer", None)
     if held is not None and math.prod(held.form.shape) < needed:
         grown = np.zeros((needed,), held.array.dtype)
-        grown[: held.array.size] = np.asarray(held.array).reshape(-1)
-        held.array = jax.device_put(grown)
+        grown[: held.array.size] = on_host(held.array).reshape(-1)
+        held.array = on_device(grown)
     stride = [math.prod(size[i + 1 :]) for i in range(len(size))]
     return set_storage(x, storage, x.storage_offset(), size, stride)
 
@@ -203,13 +204,13 @@ def copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Ten
     source = resolved(source)
     if source.device.type == "cpu":
         values = source.to(target.dtype).expand(target.shape)
-        array = jax.device_put(to_numpy(values))
+        array = on_device(to_numpy(values))
         if fills_storage(target) and target.is_contiguous():
             rebind(target, array)
         else:
             _alias((wrap(array),), {}, (target,))
     elif target.device.type == "cpu":
-        target.copy_(from_numpy(np.asarray(dense(source))))
+        target.copy_(from_numpy(on_host(dense(source))))
     elif source.device.type == target.device.type:
         _copy((source, list(target.shape)), {}, (target,))
     else:
@@ -228,7 +229,7 @@ def copy_from_and_resize(source: Tensor, target: Tensor) -> Tensor:
 @kernel(aten._local_scalar_dense.default)
 def local_scalar(x: Tensor) -> Any:
     """A tensor of one element as a Python number: waits for it."""
-    return np.asarray(dense(x)).reshape(()).item()
+    return on_host(dense(x)).reshape(()).item()
 
 
 @kernel(aten.equal.default)
@@ -272,7 +273,9 @@ def _factory_out(op: torch._ops.OpOverload) -> Callable[..., Tensor]:
     make = Op(op)
 
     def run(*args: Any, out: Tensor) -> Tensor:
-        result = make(args, {"dtype": out.dtype})
+        result = make(
+            args, {"dtype": out.dtype, "device": out.device}
+        )  # else PyTorch makes the values to see the shape
         if out.shape != result.shape:
             out.resize_(result.shape)
         if out.numel():

@@ -1,21 +1,28 @@
 """The text of an optimised HLO module as computations and instructions. Only what a forecast reads is kept.
 
-The grammar is XLA's: https://openxla.org/xla/hlo_dumps and xla/hlo/parser. Shapes lose their layouts.
+The grammar is XLA's: https://openxla.org/xla/hlo_dumps and xla/hlo/parser. Of a layout, bytes and memory are kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Array:
-    """One array shape: an HLO element type (``bf16``) and its dimensions, elements each."""
+    """One array shape: an HLO element type (``bf16``) and its dimensions, elements each.
+
+    ``nbytes`` is what it takes in memory, its tiles filled up (https://openxla.org/xla/tiled_layout); ``space`` is the
+    memory it lies in: 0 is HBM, on a TPU the others are on the chip.
+    """
 
     dtype: str
     dims: tuple[int, ...]
+    nbytes: float = 0.0
+    space: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +49,18 @@ class Instruction:
         found = re.search(r'"estimated_cycles":"(-?\d+)"', self.attributes)
         return int(found[1]) if found else None
 
+    @property
+    def target(self) -> str | None:
+        """What a custom call calls; None for any other opcode."""
+        found = re.search(r'custom_call_target="([^"]*)"', self.attributes)
+        return found[1] if found else None
+
+    @property
+    def source(self) -> str:
+        """The op that the instruction comes from, as the program's maker named it; "" where it has no name."""
+        found = re.search(r'op_name="([^"]*)"', self.attributes)
+        return found[1] if found else ""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Module:
@@ -53,7 +72,7 @@ class Module:
 
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .*\{$")
 _LINE = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
-_ARRAY = re.compile(r"\b(pred|token|bf16|[fsuc]\d+\w*)\[([\d,]*)\]")
+_ARRAY = re.compile(r"\b(pred|token|bf16|[fsuc]\d+\w*)\[([\d,]*)\](\{[^}]*\})?")
 _OPCODE = re.compile(r" ?([a-z][a-z0-9\-]*)\(")
 
 
@@ -100,8 +119,30 @@ def _instruction(name: str, rest: str, root: bool) -> Instruction:
 
 
 def _arrays(text: str) -> Iterator[Array]:
-    for dtype, dims in _ARRAY.findall(text):
-        yield Array(dtype, tuple(int(d) for d in dims.split(",") if d))
+    for dtype, dims, layout in _ARRAY.findall(text):
+        sizes = tuple(int(d) for d in dims.split(",") if d)
+        space = re.search(r"S\((\d+)\)", layout)
+        yield Array(dtype, sizes, _elements(sizes, layout) * bits(dtype) / 8, int(space[1]) if space else 0)
+
+
+def bits(dtype: str) -> int:
+    """Bits of an element of an HLO type."""
+    if dtype in ("pred", "token"):
+        return 8 if dtype == "pred" else 0
+    return int(re.sub(r"\D", " ", dtype).split()[0])
+
+
+def _elements(sizes: tuple[int, ...], layout: str) -> int:
+    """How many elements have room: the most minor dimensions are rounded up to whole tiles."""
+    order = re.match(r"\{([\d,]*)", layout)
+    tile = re.search(r"T\(([\d,]*)\)", layout)
+    if order is None or tile is None or not order[1]:
+        return math.prod(sizes)
+    minor_first = [sizes[int(d)] for d in order[1].split(",")]
+    for place, step in enumerate(int(t) for t in reversed(tile[1].split(",")) if t):
+        if place < len(minor_first):
+            minor_first[place] = -(-minor_first[place] // step) * step
+    return math.prod(minor_first)
 
 
 def _shape_end(text: str) -> int:
