@@ -45,7 +45,7 @@ class UNet:
         """The module with seeded weights at ``dtype``; see :class:`workloads.protocol.Workload`.
 
         Batches: images (N, 3, H, W) and steps int64 (N,); for train the noise (N, 3, H, W) and the share of each
-        image that is left at each step, float32 (1000,), beside.
+        image that is left at each step, (1000,), float32 or wider, beside.
         """
         import torch
 
@@ -67,7 +67,7 @@ class UNet:
                 return images, steps
             left = torch.cumprod(1 - torch.linspace(1e-4, 0.02, _STEPS, dtype=torch.float64), dim=0)
             noise = data.noise(*images.shape, dtype=dtype)
-            return images, steps, noise, left.to(torch.float32).to(device)
+            return images, steps, noise, left.to(torch.promote_types(dtype, torch.float32)).to(device)
 
         return Built(module, make_batch, _loss if phase == "train" else _output, streamed=3 if phase == "train" else 2)
 

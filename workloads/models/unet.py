@@ -127,7 +127,9 @@ class UNet(nn.Module):
 
     def forward(self, images: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
         """(N, 3, H, W) and int64 (N,) to the noise, (N, 3, H, W)."""
-        time = self.time(sinusoids(steps, self.width).to(images.dtype))
+        time = self.time(
+            sinusoids(steps, self.width, torch.promote_types(images.dtype, torch.float32)).to(images.dtype)
+        )
         x = self.first(images)
         kept = [x]
         for level, stages in enumerate(self.down):
@@ -146,12 +148,12 @@ class UNet(nn.Module):
         return self.out(functional.silu(self.norm(x)))  # type: ignore[no-any-return]
 
 
-def sinusoids(steps: torch.Tensor, width: int) -> torch.Tensor:
-    """int64 (N,) to float32 (N, width): sines, then cosines, of wavelengths from 2 pi to 10,000 times that.
+def sinusoids(steps: torch.Tensor, width: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """int64 (N,) to (N, width) of ``dtype``: sines, then cosines, of wavelengths from 2 pi to 10,000 times that.
 
     Vaswani et al. 2017, arXiv 1706.03762, section 3.5, in the arrangement that Ho et al. use.
     """
     half = width // 2
-    rates = torch.exp(torch.arange(half, dtype=torch.float32, device=steps.device) * (-math.log(10_000) / (half - 1)))
-    angles = steps[:, None].to(torch.float32) * rates
+    rates = torch.exp(torch.arange(half, dtype=dtype, device=steps.device) * (-math.log(10_000) / (half - 1)))
+    angles = steps[:, None].to(dtype) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
