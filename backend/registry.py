@@ -9,7 +9,11 @@ from backend.protocol import Backend
 
 GROUP = "tpubench.backends"
 # Ours are found without installed metadata, and nobody else's package can take their names.
-_BUILTIN = {"embedded": "backend.embedded:Embedded", "torch": "backend.native:Native"}
+_BUILTIN = {
+    "embedded": "backend.embedded:Embedded",
+    "torch": "backend.native:Native",
+    "torch-xla": "backend.torchxla:TorchXla",
+}
 
 
 class UnknownBackend(LookupError):

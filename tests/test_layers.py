@@ -64,7 +64,16 @@ def test_the_parents_modules_import_neither_torch_nor_jax_anywhere():
             assert not {n.partition(".")[0] for n in names} & {"torch", "jax"}, f"{path}:{node.lineno}"
 
 
-@pytest.mark.parametrize("name", ["backend/native.py", "backend/embedded/backend.py", "workloads/resnet.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "backend/embedded/backend.py",
+        "backend/native.py",
+        "backend/torchxla.py",
+        "backend/tpuhost.py",
+        "workloads/resnet.py",
+    ],
+)
 def test_what_the_parent_asks_imports_torch_and_jax_only_when_it_executes(name):
     assert not {"torch", "jax"} & set(imports(ROOT / name, top_level_only=True))
 

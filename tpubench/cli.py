@@ -23,6 +23,7 @@ from tpubench.options import (
     Peak,
     Phase,
     Price,
+    Python,
     Seed,
     SeqLen,
     Shape,
@@ -86,6 +87,7 @@ def run(
     chip: Chip = None,
     price: Price = None,
     peak_tflops: Peak = None,
+    python: Python = None,
     debug: Debug = False,
 ) -> None:
     """Measure a workload: every combination of the lists given is one cell, in a process of its own."""
@@ -93,6 +95,7 @@ def run(
     from tpubench.cells import Asked
     from tpubench.commands.run import run as command
     from tpubench.conditions import Conditions
+    from tpubench.interpreter import chosen
 
     state = cache if cache is not None else "cold" if cache_dir is None else "warm"
     asked = Asked(
@@ -100,7 +103,7 @@ def run(
         seq_len=seq_len, shape=shape, optimizer=optimizer, data=data,
     )  # fmt: skip
     given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
-    raise typer.Exit(command(asked, out, timeout, given, Conditions(cache_dir, dump_hlo)))
+    raise typer.Exit(command(asked, out, timeout, given, Conditions(cache_dir, dump_hlo, chosen(python or []))))
 
 
 readers.add_to(app)
@@ -131,12 +134,15 @@ def trace(
     port: Annotated[int, typer.Option("--port", help="TensorBoard's port; 0: a free one.", min=0, max=65535)] = 0,
     timeout: Timeout = 1800.0,
     cpu_fallback: Fallback = False,
+    python: Python = None,
     debug: Debug = False,
 ) -> None:
     """Capture a profile, check it, sum it up, and show it in TensorBoard's trace viewer."""
     from tpubench.cells import Asked
     from tpubench.commands.trace import Capture, View
     from tpubench.commands.trace import trace as command
+    from tpubench.conditions import Conditions
+    from tpubench.interpreter import chosen
 
     asked = None
     if workload is not None:
@@ -145,7 +151,7 @@ def trace(
             seq_len=seq_len, shape=shape, optimizer=optimizer,
         )  # fmt: skip
     view = View(fmt=fmt, top=top, serve=serve, open_browser=open_browser, port=port)
-    raise typer.Exit(command(Capture(asked, directory, steps, timeout), view))
+    raise typer.Exit(command(Capture(asked, directory, steps, timeout, Conditions(pythons=chosen(python or []))), view))
 
 
 @app.command()
@@ -187,11 +193,12 @@ def forecast(
 
 
 @app.command("list")
-def list_(debug: Debug = False) -> None:
+def list_(python: Python = None, debug: Debug = False) -> None:
     """Show workloads, backends, and which modes and devices work here."""
     from tpubench.commands.list import list_all
+    from tpubench.interpreter import chosen
 
-    raise typer.Exit(list_all())
+    raise typer.Exit(list_all(chosen(python or [])))
 
 
 @app.command()

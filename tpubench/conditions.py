@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from backend.embedded.disk import BYTES_VARIABLE, BadLimit, limit_of
@@ -24,10 +24,14 @@ TRACE_FD_VARIABLE = "TPUBENCH_TRACE_FD"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conditions:
-    """``cache_dir`` holds the compile caches of warm cells from run to run; HLO goes to ``dump_hlo``."""
+    """``cache_dir`` holds the compile caches of warm cells from run to run; HLO goes to ``dump_hlo``.
+
+    ``pythons`` are the interpreters of the backends that have one of their own.
+    """
 
     cache_dir: Path | None = None
     dump_hlo: Path | None = None
+    pythons: Mapping[str, Path] = dataclasses.field(default_factory=dict)
 
     def ensure(self, specs: list[Spec]) -> None:
         """Refuse what cannot be meant.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 Mode = Annotated[str, typer.Option("--mode", help="Execution modes, separated by commas: eager, compile, ...")]
-BackendNames = Annotated[str, typer.Option("--backend", help="Backends, separated by commas: embedded, torch.")]
+BackendNames = Annotated[str, typer.Option("--backend", help="Backends of `tpubench list`, separated by commas.")]
 SizeName = Annotated[str | None, typer.Option("--size", help="Named size; small on a CPU, else the published one.")]
 Device = Annotated[str, typer.Option("--device", help="Device of the backend: cpu, gpu, tpu, cuda.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16, bfloat16-autocast, float16 or float64.")]
@@ -19,6 +19,10 @@ Batch = Annotated[str | None, typer.Option("--batch", help="Batch sizes; the siz
 Seed = Annotated[int, typer.Option("--seed", help="Seed of weights and data.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a cell is given up.", min=1.0)]
 Fallback = Annotated[bool, typer.Option("--cpu-fallback", help="Run ops without a lowering on the CPU, counted.")]
+Python = Annotated[
+    list[str] | None,
+    typer.Option("--python", help="BACKEND=PATH: the interpreter that serves a backend. May be given several times."),
+]
 Chip = Annotated[str | None, typer.Option("--chip", help="Take the peak and price of this chip.")]
 Price = Annotated[str | None, typer.Option("--price", help="A provider (gcp, aws), or USD per chip-hour.")]
 Peak = Annotated[float | None, typer.Option("--peak-tflops", help="Dense peak of one chip.", min=1e-6)]

@@ -9,7 +9,6 @@ import queue
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tpubench.conditions import TRACE_FD_VARIABLE, TRACE_VARIABLE, Conditions
+from tpubench.interpreter import start_of
 from tpubench.spec import Spec
 
 Event = dict[str, Any]
@@ -53,13 +53,16 @@ class Worker:
             backend = registry.load(spec.backend)
             environment = backend.environment(spec.device, spec.mode, spec.cache, caches or self._scratch)
             environment |= conditions.environment(spec)
+            (self._scratch / "packages").mkdir()
+            python, path = start_of(conditions.pythons.get(spec.backend), self._scratch / "packages")
+            environment |= path
             ours = _our_stderr() if TRACE_VARIABLE in os.environ else None
             if ours is not None:
                 environment[TRACE_FD_VARIABLE] = str(ours)
             self._output: IO[bytes] = (self._scratch / "output").open("w+b")
             self._process = subprocess.Popen(
                 # -P: a folder of the user's called "workloads" must not stand for ours.
-                [sys.executable, "-P", "-m", "tpubench.worker"],
+                [python, "-P", "-m", "tpubench.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._output,

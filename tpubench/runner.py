@@ -14,6 +14,7 @@ from tpubench.accounting import Assumptions, account
 from tpubench.conditions import Conditions
 from tpubench.errors import WorkerFailed
 from tpubench.failure import one_line
+from tpubench.interpreter import offer
 from tpubench.process import Event, OnEvent, Worker
 from tpubench.record import Record, Status
 from tpubench.spec import Spec
@@ -30,20 +31,10 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def unsupported(spec: Spec) -> str | None:
-    """Why the backend of ``spec`` cannot do it here, as far as it is known without starting anything."""
-    from backend import registry
-
-    backend = registry.load(spec.backend)
-    for kind, offered, name in (
-        ("mode", backend.modes(), spec.mode),
-        ("device", backend.devices(), spec.device),
-    ):
-        if name not in offered:
-            return f"{spec.backend} has no {kind} '{name}'"
-        if offered[name]:
-            return f"{kind} {name}: {offered[name]}"
-    return None
+def unsupported(spec: Spec, conditions: Conditions = _PLAIN) -> str | None:
+    """Why the backend of ``spec`` cannot do it here, as far as it is known without starting a worker."""
+    offered = offer(spec.backend, conditions.pythons.get(spec.backend))
+    return offered.reason(spec.mode, spec.device, spec.backend)
 
 
 def run_cell(
@@ -72,7 +63,7 @@ def run_cell(
         else:
             on_event(event)
 
-    reason = unsupported(spec)
+    reason = unsupported(spec, conditions)
     if reason is not None:
         return row(Status.UNSUPPORTED, reason=reason)
     with conditions.caches(spec) as caches:
@@ -153,13 +144,22 @@ def run_cells(
         yield record, path
 
 
-def capture(spec: Spec, directory: Path, run_name: str, steps: int, *, timeout: float, on_event: OnEvent) -> Path:
+def capture(
+    spec: Spec,
+    directory: Path,
+    run_name: str,
+    steps: int,
+    *,
+    timeout: float,
+    on_event: OnEvent,
+    conditions: Conditions = _PLAIN,
+) -> Path:
     """Trace ``steps`` steps of a cell; returns the ``.xplane.pb`` that its worker wrote.
 
     Raises:
         WorkerFailed: there is none, and why.
     """
-    reason = unsupported(spec)
+    reason = unsupported(spec, conditions)
     if reason is not None:
         raise WorkerFailed(f"cannot trace {spec.label}: {reason}", "see `tpubench list`")
     request = {
@@ -169,7 +169,7 @@ def capture(spec: Spec, directory: Path, run_name: str, steps: int, *, timeout: 
         "steps": steps,
     }
     try:
-        worker = Worker(spec, request, _PLAIN)
+        worker = Worker(spec, request, conditions)
     except Exception as error:
         raise WorkerFailed(f"no trace of {spec.label}", f"no worker could be started: {one_line(error)}") from error
     with worker:

@@ -85,7 +85,14 @@ def report(*folders: Path, isolated: bool = False) -> dict[str, Any]:
 
 def test_our_own_load_and_import_neither_torch_nor_jax() -> None:
     answer = report()
-    assert answer["loaded"].items() >= {"embedded": "Embedded", "torch": "Native"}.items()
+    assert (
+        answer["loaded"].items()
+        >= {
+            "embedded": "Embedded",
+            "torch": "Native",
+            "torch-xla": "TorchXla",
+        }.items()
+    )
     assert answer["imported"] == []
 
 
@@ -93,7 +100,11 @@ def test_our_own_load_where_nothing_is_installed(tmp_path: Path) -> None:
     package = tmp_path / "checkout"
     package.mkdir()
     (package / "backend").symlink_to(Path(registry.__file__).parent)
-    assert report(package, isolated=True)["loaded"] == {"embedded": "Embedded", "torch": "Native"}
+    assert report(package, isolated=True)["loaded"] == {
+        "embedded": "Embedded",
+        "torch": "Native",
+        "torch-xla": "TorchXla",
+    }
 
 
 def test_another_package_adds_a_backend(tmp_path: Path) -> None:

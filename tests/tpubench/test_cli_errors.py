@@ -152,7 +152,7 @@ def test_without_a_command_it_says_what_there_is(cli):
 def test_a_fault_of_ours_is_one_line_and_debug_shows_it(tmp_path):
     broken = (
         "import tpubench.commands.list as c, sys\n"
-        "def fail(): raise KeyError('boom')\n"
+        "def fail(pythons): raise KeyError('boom')\n"
         "c.list_all = fail\n"
         "sys.argv = ['tpubench', 'list'] + sys.argv[1:]\n"
         "from tpubench.cli import main; main()\n"

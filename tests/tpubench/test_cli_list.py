@@ -43,7 +43,7 @@ def test_what_is_on_offer(cli, plugin):
     assert got.returncode == 0 and got.stderr == ""
     workloads, backends = map(blocks, sections(got.stdout))
     assert list(workloads) == sorted(workloads) and workloads["resnet"] == RESNET
-    assert list(backends) == ["embedded", "fake", "torch"] and backends["fake"] == FAKE
+    assert list(backends) == ["embedded", "fake", "torch", "torch-xla"] and backends["fake"] == FAKE
 
 
 def test_every_mode_and_device_is_there_with_yes_or_why_not(cli):
@@ -62,7 +62,7 @@ def test_every_mode_and_device_is_there_with_yes_or_why_not(cli):
 
 def test_modes_of_the_design_are_named_by_our_backends(cli):
     _, backends = map(blocks, sections(cli("list").stdout))
-    for name in ("embedded", "torch"):
+    for name in ("embedded", "torch", "torch-xla"):
         for mode in ("eager", "eager-blocking", "eager-fused", "lazy", "compile"):
             assert f"    --mode {mode} " in backends[name]
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import typer
 
 from tpubench.cells import BrokenPlugin, load_backend, load_workload
+from tpubench.interpreter import offer
 
 
-def list_all() -> int:
-    """Print workloads with their sizes, and backends with their modes and devices."""
+def list_all(pythons: Mapping[str, Path]) -> int:
+    """Print workloads with their sizes, and backends with their modes and devices.
+
+    ``pythons`` are the interpreters of the backends that have one of their own.
+    """
     from backend import registry as backends
     from workloads import registry as workloads
 
@@ -31,8 +38,14 @@ def list_all() -> int:
             typer.echo(f"  {name}: {error}")
             continue
         typer.echo(f"  {name}: {backend.summary}")
-        offered = {f"--mode {k}": why for k, why in backend.modes().items()}
-        offered |= {f"--device {k}": why for k, why in backend.devices().items()}
+        there = offer(name, pythons.get(name))
+        if there.error is not None:
+            typer.echo(f"    {there.error}")
+            continue
+        if there.python is not None:
+            typer.echo(f"    served by {there.python} (Python {there.version})")
+        offered = {f"--mode {k}": why for k, why in there.modes.items()}
+        offered |= {f"--device {k}": why for k, why in there.devices.items()}
         width = max(map(len, offered))
         for option, why in offered.items():
             typer.echo(f"    {option:<{width}}  {'no: ' + why if why else 'yes'}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from tpubench.cells import Asked, cells
+from tpubench.conditions import Conditions
 from tpubench.errors import BadValue, UnknownName
 from tpubench.spec import Spec
 from tpubench.trace import report
@@ -25,6 +26,7 @@ class Capture:
     directory: Path
     steps: int
     timeout: float
+    conditions: Conditions
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def _capture(capture: Capture, asked: Asked) -> CapturedRun:
             capture.steps,
             timeout=capture.timeout,
             on_event=lambda event: progress(spec, event),
+            conditions=capture.conditions,
         )
         progress(spec, {"event": "end", "status": "captured", "reason": None})
     return CapturedRun(name, path.name.removesuffix(".xplane.pb"), path)
