@@ -180,6 +180,9 @@ def forecast(
         str | None, typer.Option("--tpu-python", help="A Python that has jax and libtpu; this one by default.")
     ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Compile again what failed before.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Compile nothing: rooflines, and what was compiled before.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Predict a step on TPUs from what the TPU compiler makes of it. No TPU is needed."""
@@ -189,7 +192,9 @@ def forecast(
     asked = Asked(
         workload, mode, "embedded", size, "tpu", dtype, phase, batch, seq_len=seq_len, shape=shape, optimizer=optimizer
     )
-    raise typer.Exit(command(asked, How(chip, fmt, top, price, launch_us, timeout, cache_dir, tpu_python, retry)))
+    raise typer.Exit(
+        command(asked, How(chip, fmt, top, price, launch_us, timeout, cache_dir, tpu_python, retry, quick))
+    )
 
 
 @app.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -72,6 +73,17 @@ def _key_in(state: jax.Array) -> jax.Array:
     words = jax.random.key_data(jax.random.key(0)).shape[0]
     data = jax.lax.bitcast_convert_type(state[: 4 * words].reshape(words, 4), jnp.uint32)
     return jax.random.wrap_key_data(data)
+
+
+def _scope(node: torch.fx.Node) -> str:
+    """What XLA calls what a node becomes: the module of the model that asked for it, where that is known, and the node.
+
+    Of a backward graph's node it is the module of the forward that is differentiated.
+    """
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    paths = [str(entry[0]) for entry in stack.values() if entry]
+    path = re.sub(r"^L\['?\w+'?\]\.?|[^\w.]+", "", paths[-1]) if paths else ""
+    return f"{path}/{node.name}" if path else node.name
 
 
 class Interpreter:
@@ -147,7 +159,7 @@ class Interpreter:
             if node.target is _KEEP:
                 values[node] = (_state_of(kwargs["key"]), lowering.function(*args[1:], **kwargs))
                 continue
-            with jax.named_scope(node.name):
+            with jax.named_scope(_scope(node)):
                 result = lowering.function(*args, **kwargs)
             values[node] = _conformed(node.target, result, node.meta.get("val"), symbols)
         return output, {i: values[n] for i, n in self.written.items()}

@@ -7,7 +7,7 @@ back: programs made so would outlive it.
     shadow = shadow_for("tpu")
     ...                       # steps, as ever
     shadow.launches           # program -> how it was launched, since `launches.clear()`
-    program.stablehlo()       # what XLA for that platform would be given
+    program.stablehlo()       # what XLA for that platform would be given, plain and with names
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ class Shadowed:
         self._platform = platform
         self.name = name
 
-    def stablehlo(self) -> str:
-        """The program as its platform's compiler is given it, donations marked."""
-        return str(self._traced.lower(lowering_platforms=(self._platform,)).as_text())
+    def stablehlo(self) -> tuple[str, str]:
+        """The program as its platform's compiler is given it, donations marked; and with the names of its ops."""
+        lowered = self._traced.lower(lowering_platforms=(self._platform,))
+        return str(lowered.as_text()), str(lowered.as_text(debug_info=True))
 
     @property
     def results(self) -> list[Any]:
@@ -123,6 +124,17 @@ def shadow_for(name: str) -> Shadow:
 def current() -> Shadow | None:
     """What this process is shadowed by; None: it has values."""
     return _current
+
+
+def hlo(stablehlo: str) -> str:
+    """A StableHLO program as HLO, nothing optimised: a dot for each product that is asked for.
+
+    Private to jaxlib as of 0.10.
+    """
+    from jax._src.lib import _jax
+
+    made = _jax.mlir.mlir_module_to_xla_computation(stablehlo, use_tuple_args=False, return_tuple=False)
+    return str(made.get_hlo_module().to_string())
 
 
 def on_device(array: np.ndarray) -> jax.Array:

@@ -41,6 +41,7 @@ class How:
     cache_dir: Path | None = None
     python: str | None = None
     retry: bool = False
+    quick: bool = False
 
 
 def command(asked: Asked, how: How) -> int:
@@ -87,6 +88,7 @@ def _one(spec: Spec, target: targets.Target, kept: Kept, python: str, how: How, 
     with Compiler(target, kept, python, how.retry) as compiler:
         return forecast(
             spec, step, compiler, timeout=how.timeout, launch_s=how.launch_us * 1e-6, price=how.price,
+            quick=how.quick,
             on_program=lambda number, total, program, compiles: progress.at(
                 f"{'compiling' if compiles else 'reading'} {program.name}, {number} of {total}"
             ),

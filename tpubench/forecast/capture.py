@@ -4,7 +4,8 @@
                                      or {"event": "error", "status": STATUS, "reason": TEXT, "error_class": NAME}
 
 The step runs on the embedded backend over shapes (:mod:`backend.embedded.shadow`): nothing is computed. DIR gets the
-StableHLO of each distinct program, named by its digest. When standard input closes, whoever asked is gone.
+StableHLO and the unoptimised HLO of each distinct program, named by its digest.
+When standard input closes, whoever asked is gone.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _capture(spec: Spec, folder: Path, emit: Emit) -> dict[str, Any]:
     """The fields of :class:`tpubench.forecast.step.Step`."""
     emit({"event": "phase", "name": "import"})
     from backend import registry as backends
-    from backend.embedded.shadow import shadow_for
+    from backend.embedded.shadow import hlo, shadow_for
     from tpubench.step import build_on_meta, place
     from workloads import registry as workloads
 
@@ -78,9 +79,10 @@ def _capture(spec: Spec, folder: Path, emit: Emit) -> dict[str, Any]:
     programs: dict[str, dict[str, Any]] = {}
     for done, (program, launches) in enumerate(shadow.launches.items()):
         emit({"event": "phase", "name": f"lower {done + 1} of {len(shadow.launches)}"})
-        text = program.stablehlo()
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        (folder / f"{digest}.mlir").write_text(text)
+        plain, named = program.stablehlo()
+        digest = hashlib.sha256(plain.encode()).hexdigest()
+        (folder / f"{digest}.mlir").write_text(named)
+        (folder / f"{digest}.hlo").write_text(hlo(plain))
         one = programs.setdefault(
             digest, {"digest": digest, "name": program.name, "launches": 0, "beside_bytes": launches.beside_bytes}
         )

@@ -38,7 +38,7 @@ class Estimate:
 
     low_s: float | None
     high_s: float | None
-    bound_by: str | None
+    compute_s: float  # of high_s, what the compiler's cycles make; bytes make the rest
     flops: dict[str, float]
     hbm_bytes: float  # what the scheduled instructions move
     cycles_s: float | None  # the compiler's cycles alone, as they are
@@ -64,7 +64,7 @@ def estimate(module: Module, target: Target, boundary_bytes: float) -> Estimate:
     bandwidth = None if memory is None else memory.gbps * 1e9 / target.devices
     clock = target.clock_ghz * 1e9
     ops: list[Op] = []
-    serial = moved = 0.0
+    serial = moved = computing = 0.0
     uncounted: dict[str, int] = {}
     for name, times in runs(module).scheduled.items():
         computation = module.computations[name]
@@ -76,6 +76,7 @@ def estimate(module: Module, target: Target, boundary_bytes: float) -> Estimate:
             one = nbytes / bandwidth if bandwidth else 0.0
             cycles = instruction.cycles
             if cycles is not None and (product or not nbytes):
+                computing += times * (cycles / clock if cycles / clock > one else 0.0)
                 one = max(one, cycles / clock)
             if cycles is None and instruction.opcode in _UNKNOWN and _runs_code(instruction):
                 kind = instruction.target or instruction.opcode
@@ -94,10 +95,25 @@ def estimate(module: Module, target: Target, boundary_bytes: float) -> Estimate:
         reason = f"how often {', '.join(found.unknown[:3])} runs is not known before it runs"
     high = None if bandwidth is None or found.unknown else max(serial, moved / bandwidth)
     low = None if found.unknown else lower.seconds
-    if low is not None and high is not None:
-        high = max(low, high)
+    if low is not None and high is not None and low > high:
+        high, computing = low, low if lower.bound_by == "compute" else 0.0
     cycles_s = None if found.unknown else found.cycles / clock
-    return Estimate(low, high, lower.bound_by, found.flops, moved, cycles_s, uncounted, tuple(ops[:_HEAVIEST]), reason)
+    return Estimate(low, high, computing, found.flops, moved, cycles_s, uncounted, tuple(ops[:_HEAVIEST]), reason)
+
+
+def roofline(before: Module, target: Target) -> tuple[Estimate, float]:
+    """What can be said of a program that was not compiled, from its HLO ``before`` anything is optimised: the least
+    time, no greatest one; and the bytes of its arguments or outputs, which it cannot do without."""
+    entry = before.computations[before.entry]
+    given = sum(a.nbytes for i in entry.values() if i.opcode == "parameter" for a in i.shape)
+    made = sum(a.nbytes for i in entry.values() if i.root for a in i.shape)
+    found = work(before)
+    lower = bound(target.chip, found.flops, given + made)
+    reason, low = lower.reason, lower.seconds
+    if found.unknown:
+        reason, low = f"how often {', '.join(found.unknown[:3])} runs is not known before it runs", None
+    computing = (low or 0.0) if lower.bound_by == "compute" else 0.0
+    return Estimate(low, None, computing, found.flops, given + made, None, {}, (), reason), max(given, made)
 
 
 def _multiplies(module: Module, instruction: Instruction) -> bool:

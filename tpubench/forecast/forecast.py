@@ -9,11 +9,15 @@ from typing import Any
 from tpubench import catalog
 from tpubench.forecast import hlo
 from tpubench.forecast.compiled import Compiler, Outcome
-from tpubench.forecast.estimate import Estimate, Op, estimate
+from tpubench.forecast.estimate import Estimate, Op, estimate, roofline
 from tpubench.forecast.programs import Program, Step
 from tpubench.record import Status
 from tpubench.spec import Spec
 
+#: How a program's numbers were found: compiled as ever, with the least effort, or not at all.
+COMPILED, LEAST, NOT_COMPILED = "compiled", "compiled with the least effort", "not compiled"
+#: Programs that a note names.
+_NAMES = 3
 #: Ops that a forecast names.
 _OPS = 10
 
@@ -23,8 +27,11 @@ class Part:
     """One program of the step: what became of its compile, and one launch of it."""
 
     program: Program
-    outcome: Outcome
+    outcome: Outcome  # of the compiler's usual effort
     estimate: Estimate | None = None
+    memory: dict[str, int] | None = None  # as in Outcome
+    least_bytes: float = 0.0  # where memory is not known
+    how: str = COMPILED
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,8 +51,10 @@ class Forecast:
     launch_s: float = 0.0
     low_s: float | None = None
     high_s: float | None = None
-    bound_by: str | None = None
+    bound_by: str | None = None  # compute | memory | launches: what most of high_s is
+    bound_share: float | None = None  # how much of it
     memory_bytes: int | None = None  # at the step's peak
+    memory_whole: bool = True  # else it is what is held at least
     capacity_bytes: int | None = None  # what the compiler lets a program have
     fits: bool | None = None
     flops: float | None = None  # of the compiled programs
@@ -87,9 +96,15 @@ OnProgram = Callable[[int, int, Program, bool], None]
 
 def forecast(
     spec: Spec, step: Step, compiler: Compiler, *, timeout: float, launch_s: float, price: str | None,
+    quick: bool = False,
     on_program: OnProgram = lambda number, total, program, compiles: None,
 ) -> Forecast:  # fmt: skip
-    """The forecast of ``step``; what a compile does becomes a row, never an exception."""
+    """The forecast of ``step``; what a compile does becomes a row, never an exception.
+
+    A program that libtpu does not get done is compiled with its least effort instead, which tells memory and least
+    time; where that fails too, its roofline is taken from what was to be compiled. ``quick`` compiles nothing: it takes
+    what was compiled before, and the roofline of the rest.
+    """
     target = compiler.target
     made = Forecast(
         spec, target.chip, Status.OK, programs=len(step.programs), launches=step.launches, launch_s=launch_s,
@@ -99,17 +114,13 @@ def forecast(
     )  # fmt: skip
     made.capacity_bytes = compiler.capacity()
     for number, program in enumerate(step.programs, 1):
-        on_program(number, len(step.programs), program, compiler.known(program.digest) is None)
-        outcome = compiler.compile(program.digest, timeout)
-        part = Part(program, outcome)
+        known = compiler.known(program.digest)
+        on_program(number, len(step.programs), program, known is None and not quick)
+        part = _part(program, compiler, timeout, quick)
         made.parts.append(part)
-        if outcome.status != Status.OK:
-            made.status, made.reason = outcome.status, f"{program.name}: {outcome.reason}"
-            made.fits = False if outcome.status == Status.OOM else None
+        if part.outcome.status == Status.OOM:
+            made.status, made.reason, made.fits = Status.OOM, f"{program.name}: {part.outcome.reason}", False
             break
-        assert outcome.memory is not None
-        boundary = outcome.memory["arguments"] + outcome.memory["outputs"]
-        part.estimate = estimate(hlo.parse(outcome.text()), target, boundary)
     made.compile_s = sum(part.outcome.seconds or 0.0 for part in made.parts)
     if made.status == Status.OK:
         _weigh(made)
@@ -119,52 +130,73 @@ def forecast(
     return made
 
 
+def _part(program: Program, compiler: Compiler, timeout: float, quick: bool) -> Part:
+    outcome = compiler.known(program.digest) if quick else compiler.compile(program.digest, timeout)
+    part = Part(program, outcome or Outcome(Status.SKIPPED, "--quick"))
+    least = None
+    if part.outcome.status in (Status.ERROR, Status.TIMEOUT):
+        least = compiler.known(program.digest, least=True) if quick else compiler.compile(program.digest, timeout, True)
+    for made, how in ((part.outcome, COMPILED), (least, LEAST)):
+        if made is not None and made.status == Status.OK:
+            assert made.memory is not None
+            part.memory, part.how = made.memory, how
+            boundary = made.memory["arguments"] + made.memory["outputs"]
+            part.estimate = estimate(hlo.parse(made.text()), compiler.target, boundary)
+            if how == LEAST:  # its cycles are several times those of the program that would run
+                part.estimate = dataclasses.replace(part.estimate, high_s=None, cycles_s=None, ops=(), uncounted={})
+            return part
+    if part.outcome.status != Status.OOM:
+        part.how = NOT_COMPILED
+        part.estimate, part.least_bytes = roofline(hlo.parse(compiler.before(program.digest)), compiler.target)
+    return part
+
+
 def _weigh(made: Forecast) -> None:
     """The memory at the step's peak: a program's own, and what else is held while it runs."""
     peaks = []
     for part in made.parts:
-        memory = part.outcome.memory
-        assert memory is not None
-        own = memory["arguments"] + memory["outputs"] - memory["aliased"] + memory["temporaries"] + memory["code"]
-        peaks.append(own + part.program.beside_bytes)
+        memory, own = part.memory, part.least_bytes
+        if memory is not None:
+            own = memory["arguments"] + memory["outputs"] - memory["aliased"] + memory["temporaries"] + memory["code"]
+        peaks.append(int(own) + part.program.beside_bytes)
     made.memory_bytes = max(peaks, default=0)
-    if made.capacity_bytes is not None:
-        made.fits = made.memory_bytes <= made.capacity_bytes
-        if not made.fits:
-            over = (made.memory_bytes - made.capacity_bytes) / 2**30
-            made.status = Status.OOM
-            made.reason = f"the step holds {over:.2f} GiB more than a program can have: take a smaller --batch"
+    made.memory_whole = all(part.memory is not None for part in made.parts)
+    if made.capacity_bytes is None:
+        return
+    if made.memory_bytes > made.capacity_bytes:
+        over = (made.memory_bytes - made.capacity_bytes) / 2**30
+        made.fits, made.status = False, Status.OOM
+        made.reason = f"the step holds {over:.2f} GiB more than a program can have: take a smaller --batch"
+    elif made.memory_whole:
+        made.fits = True
 
 
 def _time(made: Forecast, devices: int) -> None:
-    low = high = flops = moved = 0.0
-    compute_s = memory_s = 0.0
+    low = high = flops = moved = computing = 0.0
     reasons: list[str] = []
     whole_low = whole_high = True
     for part in made.parts:
         one, launches = part.estimate, part.program.launches
-        assert one is not None
+        assert one is not None, "every program that is not too large has one"
         if one.reason:
             reasons.append(f"{part.program.name}: {one.reason}")
-        if one.low_s is None:
-            whole_low = False
-        else:
-            low += launches * one.low_s
-            compute_s += launches * one.low_s * (one.bound_by == "compute")
-            memory_s += launches * one.low_s * (one.bound_by == "memory")
-        if one.high_s is None:
-            whole_high = False
-        else:
-            high += launches * one.high_s
+        whole_low = whole_low and one.low_s is not None
+        whole_high = whole_high and one.high_s is not None
+        low += launches * (one.low_s or 0.0)
+        high += launches * (one.high_s or 0.0)
+        computing += launches * one.compute_s
         flops += launches * sum(one.flops.values())
         moved += launches * one.hbm_bytes
     made.flops, made.hbm_bytes = flops, moved
     made.notes += [f"no time: {reason}" for reason in dict.fromkeys(reasons)]
-    if whole_low:
-        made.low_s = low
-        made.bound_by = "compute" if compute_s >= memory_s else "memory"
-    if whole_high:
-        made.high_s = high + made.launches * made.launch_s
+    made.low_s = low if whole_low else None
+    made.high_s = high + made.launches * made.launch_s if whole_high else None
+    if made.high_s:
+        shares = {"compute": computing, "memory": high - computing, "launches": made.launches * made.launch_s}
+        made.bound_by = max(shares, key=lambda name: shares[name])
+        made.bound_share = shares[made.bound_by] / made.high_s
+    elif made.low_s:
+        made.bound_by = "compute" if computing >= low / 2 else "memory"
     made.ops = _heaviest(made.parts)
     peak = catalog.peak(made.chip, made.spec.dtype, "bfloat16")
     if peak is not None and made.model_flops:
@@ -205,6 +237,13 @@ def _pay(made: Forecast, devices: int, wanted: str | None) -> None:
 
 def _caveats(made: Forecast, clock_reason: str, devices: int) -> list[str]:
     notes = []
+    failed = [part for part in made.parts if part.how != COMPILED]
+    for how in (LEAST, NOT_COMPILED):
+        for reason in dict.fromkeys(part.outcome.reason for part in failed if part.how == how):
+            same = [part.program.name for part in failed if part.how == how and part.outcome.reason == reason]
+            names = ", ".join(same[:_NAMES]) + (f" and {len(same) - _NAMES} more" if len(same) > _NAMES else "")
+            what = "memory and least time are that program's" if how == LEAST else "its least time is its roofline's"
+            notes.append(f"{names}: {reason}; {how}: {what}")
     uncounted: dict[str, int] = {}
     for part in made.parts:
         for opcode, count in (part.estimate.uncounted if part.estimate else {}).items():

@@ -1,7 +1,7 @@
 """What forecasts have found out, on disk: steps captured, programs compiled. Entries are whole or not there.
 
     steps/KEY.json             what a step launches
-    stablehlo/DIGEST.mlir      each program
+    programs/DIGEST.mlir, .hlo each program, as StableHLO and as HLO before anything is optimised
     compiled/KEY.json, .hlo.gz what a compiler made of a program, or why it made nothing
 
 jax's own cache cannot be read back without the device (``PjRtCompiler`` has no client to load into).
@@ -44,14 +44,18 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            for name in ("steps", "stablehlo", "compiled"):
+            for name in ("steps", "programs", "compiled"):
                 (folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnwritableDirectory(folder, error.strerror or str(error), "--cache-dir") from error
 
     def stablehlo(self, digest: str) -> Path:
         """Where the program of that digest lies."""
-        return self.folder / "stablehlo" / f"{digest}.mlir"
+        return self.folder / "programs" / f"{digest}.mlir"
+
+    def before(self, digest: str) -> Path:
+        """Where its HLO lies, nothing optimised."""
+        return self.folder / "programs" / f"{digest}.hlo"
 
     def hlo(self, key: str) -> Path:
         """Where what a compiler made of a program lies."""

@@ -77,7 +77,7 @@ def capture(spec: Spec, kept: Kept, timeout: float, on_phase: OnPhase = lambda n
     found = kept.read("steps", key) if key is not None else None
     if found is not None:
         step = Step.of(found)
-        if all(kept.stablehlo(program.digest).exists() for program in step.programs):
+        if all(kept.before(program.digest).exists() for program in step.programs):
             return step
     fields = _asked(spec, kept, timeout, on_phase)
     if key is not None:

@@ -73,17 +73,23 @@ def _cells(row: Forecast) -> list[str]:
         row.chip,
         row.spec.mode,
         fits if row.ok or row.fits is False else row.status,
-        _one(row.memory_bytes, 1 / 2**30),
+        ("" if row.memory_whole else "> ") + _one(row.memory_bytes, 1 / 2**30),
         _one(row.capacity_bytes, 1 / 2**30),
         str(row.programs) if row.programs else _NOTHING,
         str(row.launches) if row.launches else _NOTHING,
         span(row.low_s, row.high_s, 1e3),
-        row.bound_by or _NOTHING,
+        _bound(row),
         span(row.rate(row.high_s), row.rate(row.low_s)),
         span(row.mfu_low, row.mfu_high, 100),
         span(row.usd_per_million(row.usd_low), row.usd_per_million(row.usd_high)),
         _one(row.compile_s),
     ]
+
+
+def _bound(row: Forecast) -> str:
+    if row.bound_by is None or row.bound_share is None:
+        return row.bound_by or _NOTHING
+    return f"{row.bound_by} {row.bound_share:.0%}"
 
 
 def span(low: float | None, high: float | None, scale: float = 1.0) -> str:
@@ -111,8 +117,15 @@ def _ops(row: Forecast, top: int) -> list[str]:
     for op in row.ops[:top]:
         share = _NOTHING if op["share"] is None else f"{op['share'] * 100:.1f}%"
         kind = "product" if op["product"] else "bytes"
-        lines.append(f"    {op['seconds'] * 1e3:9.4f} ms  {share:>6}  {kind:<7}  {op['program']}: {op['op']}")
+        where = f"{_place(op['source'])} ({op['op']})" if op["source"] else op["op"]
+        lines.append(f"    {op['seconds'] * 1e3:9.4f} ms  {share:>6}  {kind:<7}  {op['program']}: {where}")
     return lines
+
+
+def _place(source: str) -> str:
+    """What an op comes from, without the program before it and jax's own op behind it."""
+    parts = [part for part in source.split("/") if not part.startswith("jit(")]
+    return "/".join(parts[:-1]) or source.rpartition("/")[2]
 
 
 def _notes(rows: Sequence[Forecast]) -> list[str]:
@@ -170,12 +183,13 @@ def _part(part: Any) -> dict[str, Any]:
         "beside_bytes": part.program.beside_bytes,
         "status": part.outcome.status,
         "reason": part.outcome.reason,
-        "memory": part.outcome.memory,
+        "memory": part.memory,
         "compile_s": part.outcome.seconds,
         "low_s": one and one.low_s,
         "high_s": one and one.high_s,
         "compiler_cycles_s": one and one.cycles_s,
-        "bound_by": one and one.bound_by,
+        "compute_s": one and one.compute_s,
+        "how": part.how,
         "flops": one and one.flops,
         "hbm_bytes": one and one.hbm_bytes,
         "no_cycles": one and one.uncounted,

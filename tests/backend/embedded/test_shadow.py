@@ -45,7 +45,7 @@ STEP = """
             MODE.recording.flush()
         shadow.launches.clear()
         step()
-        programs = [(p.name, n.count, n.beside_bytes, p.stablehlo()) for p, n in shadow.launches.items()]
+        programs = [(p.name, n.count, n.beside_bytes, p.stablehlo()[0]) for p, n in shadow.launches.items()]
         print(json.dumps({"launches": sum(p[1] for p in programs), "programs": programs}))
 """
 
@@ -118,3 +118,23 @@ def test_arrays_made_before_are_taken_as_inputs():
         print(json.dumps([p.name for p in shadow.launches]))
     """
     assert run(code) == ["aten_add_Tensor"]
+
+
+def test_a_pooled_maximum_is_one_window_operation_on_a_tpu():
+    """Nine compared slices are fused into the convolution that reads them, which makes each several times over."""
+    code = """
+        import json, torch
+        from backend.embedded.device import activate
+        from backend.embedded.shadow import hlo, shadow_for
+        x = torch.ones(1, 2, 9, 9, device=activate())
+        shadow = shadow_for("tpu")
+        shadow.launches.clear()
+        run = torch.compile(lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1), backend="pjrt", fullgraph=True)
+        run(x)
+        (program,) = shadow.launches
+        plain, named = program.stablehlo()
+        print(json.dumps([plain, named, hlo(plain)]))
+    """
+    plain, named, text = run(code)
+    assert plain.count("stablehlo.reduce_window") == 1 and "max_pool2d_with_indices" in named
+    assert "reduce-window(" in text and text.startswith("HloModule")

@@ -24,6 +24,8 @@ FAKE = '''
         text = Path(request["stablehlo"]).read_text()
         behaviour = json.loads(os.environ.get("FAKE_BEHAVIOUR", "{}"))
         does = next((d for word, d in behaviour.items() if word in text), "compile")
+        if request["options"]:  # less effort may do
+            does = next((d for word, d in json.loads(os.environ.get("FAKE_LEAST", "{}")).items() if word in text), does)
         if "@probe" in text:
             answer({"oom": "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
                            "temporaries (1.00T) exceeds available HBM (15.75G)."})
