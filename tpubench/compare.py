@@ -11,7 +11,7 @@ from tpubench.errors import BadValue, BaselineNotFound
 from tpubench.notes import notes
 from tpubench.record import Record
 from tpubench.spec import Spec
-from tpubench.stats import Interval, pooled_median_ci, ratio_ci
+from tpubench.stats import Interval, Pool
 
 #: Rows that agree in these did the same work, and may be held against one another.
 WORK = ("workload", "size", "phase", "optimizer", "batch", "seq_len", "dtype", "data", "chips", "mesh")
@@ -159,22 +159,29 @@ def _names(records: Sequence[Record]) -> list[str]:
     return [" ".join((_name(r), *(f"{field}={getattr(r, field)}" for field in telling[_name(r)]))) for r in records]
 
 
+def _pool(runs: Sequence[Record]) -> Pool | None:
+    """The steps of the runs whose numbers count."""
+    samples = [r.step_s for r in runs if r.ok and r.step_s]
+    return Pool(samples) if samples else None
+
+
 def _group(work: dict[str, Any], cells: list[list[Record]], wanted: dict[str, str] | None) -> Group:
     chosen = _pick_baseline(cells, wanted)
-    base = [r.step_s for r in cells[chosen] if r.ok and r.step_s] if chosen is not None else []
+    pools = [_pool(runs) for runs in cells]
+    base = pools[chosen] if chosen is not None else None
     rows = []
     for i, (name, runs) in enumerate(zip(_names([runs[-1] for runs in cells]), cells, strict=True)):
         record = runs[-1]
         step = ratio = None
-        good = [r for r in runs if r.ok and r.step_s]
-        if good:
-            samples = [r.step_s for r in good]
-            step = pooled_median_ci(samples)
+        pool = pools[i]
+        if pool is not None:
+            step = pool.interval()
+            good = [r for r in runs if r.ok and r.step_s]
             record = pooled(good, step) if len(good) > 1 else good[0]
             if i == chosen:
                 ratio = Interval(1.0, 1.0, 1.0)
-            elif base:
-                ratio = ratio_ci(samples, base)
+            elif base is not None:
+                ratio = pool.over(base)
         rows.append(Row(name, record, tuple(runs), step, ratio, is_baseline=i == chosen))
     rows.sort(key=lambda row: row.step.value if row.step else float("inf"))
     lines = notes(rows)

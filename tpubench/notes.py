@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tpubench.stats import instability
+from tpubench.steadiness import instability
 
 if TYPE_CHECKING:
     from tpubench.compare import Row
@@ -38,7 +38,7 @@ _UNLIKE = (
     "libtpu_version",
     "tpubench_version",
 )
-#: Fewer processes than these make a bootstrap over them too narrow.
+#: Of fewer processes than these Student's t makes an interval wide.
 _FEW = 5
 #: Values, and names beside a value, that a line lists before it only counts the rest.
 _MOST = 6
@@ -99,7 +99,7 @@ def _processes(rows: Sequence[Row]) -> list[str]:
         whose = "a cell" if len(single) == len(rows) else f"[{_list(single)}]"
         lines.append(f"one process {whose}: how much processes differ was not measured")
     if few:
-        lines.append(f"fewer than {_FEW} processes [{_list(few)}]: an interval over so few is too narrow")
+        lines.append(f"fewer than {_FEW} processes [{_list(few)}]: so few make a wide interval: measure in more")
     return lines
 
 

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import glob
+import io
 import os
 import re
 import types
@@ -17,7 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tpubench import seal
 from tpubench.errors import NoFilesMatch, NotARecordFile, TpubenchError, UnknownSchema, UnwritableDirectory
+from tpubench.flaws import flaw, no_number
 from tpubench.record import SCHEMA_VERSION, Record
 
 _VERSION_KEY = b"tpubench.schema"
@@ -52,9 +55,9 @@ def _columns() -> dict[str, pa.DataType]:
     return {field.name: field.type for field in schema()}
 
 
-def _only_choice(fields: dict[str, Any], version: int) -> dict[str, Any]:
+def _only_choice(fields: dict[str, Any]) -> dict[str, Any]:
     """What a row of an earlier version does not say because there was no choice."""
-    if version >= 3:
+    if fields["schema"] >= 3:
         return {}
     return {"optimizer": "sgd" if fields.get("phase") == "train" else "", "data": "device"}
 
@@ -102,19 +105,12 @@ def write(record: Record, directory: Path) -> Path:
     Raises:
         UnwritableDirectory: it cannot be written there.
     """
-    table = _table(record)
+    content = _content(record)
     partial = directory / f".{file_name(record)}.{os.getpid()}.partial"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as sink:
-            # One row has nothing to compress or index, and the Arrow schema says nothing that parquet's
-            # does not: without them a file is half as large, and a fifth faster to read.
-            with pq.ParquetWriter(
-                sink, table.schema, compression="NONE", use_dictionary=False, write_statistics=False,
-                store_schema=False, write_page_checksum=True,
-            ) as writer:  # fmt: skip
-                writer.write_table(table)
-                writer.add_key_value_metadata({_VERSION_KEY: str(SCHEMA_VERSION)})
+            sink.write(content)
             sink.flush()
             os.fsync(sink.fileno())
         return _publish(partial, directory / file_name(record))
@@ -122,6 +118,22 @@ def write(record: Record, directory: Path) -> Path:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise UnwritableDirectory(directory, error.strerror or str(error)) from error
+
+
+def _content(record: Record) -> bytes:
+    """The file of ``record``."""
+    table = _table(record)
+    sink = io.BytesIO()
+    # One row has nothing to compress or index, and the Arrow schema says nothing that parquet's
+    # does not: without them a file is half as large, and a fifth faster to read.
+    with pq.ParquetWriter(
+        sink, table.schema, compression="NONE", use_dictionary=False, write_statistics=False,
+        store_schema=False, write_page_checksum=True,
+    ) as writer:  # fmt: skip
+        writer.write_table(table)
+        (fields,) = table.to_pylist()
+        writer.add_key_value_metadata({_VERSION_KEY: str(SCHEMA_VERSION), seal.KEY: seal.blank(fields)})
+    return seal.seal(sink.getvalue())
 
 
 def _table(record: Record) -> pa.Table:
@@ -133,6 +145,8 @@ def _table(record: Record) -> pa.Table:
     for field in schema():
         try:
             pa.array([row[field.name]], field.type)
+            if no_number(field.name, row[field.name]):
+                raise ValueError
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             lost.append(f"{field.name} is not recorded: {ascii(row[field.name])[:80]} is no {field.type}")
             row[field.name] = [] if pa.types.is_list(field.type) else None
@@ -163,9 +177,30 @@ def read(path: Path) -> Record:
         UnknownSchema: a newer tpubench wrote it.
     """
     try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise NotARecordFile(path, (error.strerror or str(error)).lower()) from error
+    sealed = seal.unseal(content)
+    fields = _columns_of(path, content) if sealed is None else sealed
+    version = fields.get("schema", 0)
+    if version is None or not 1 <= version <= SCHEMA_VERSION:
+        raise UnknownSchema(path, version, SCHEMA_VERSION)
+    fields = {name: value for name, value in fields.items() if name in _columns()} | _only_choice(fields)
+    missing = [name for name in _required() if name not in fields]
+    if missing:
+        raise NotARecordFile(path, f"columns are missing: {', '.join(missing)}")
+    wrong = flaw(fields, (name for name in _required() if name != "seq_len"))
+    if wrong:
+        raise NotARecordFile(path, wrong)
+    return Record(**fields)
+
+
+def _columns_of(path: Path, content: bytes) -> dict[str, Any]:
+    """The fields of a file without a valid seal, read from its columns."""
+    try:
         # A file of one row: the reader's threads and prefetching, and whole-table conversion, cost more
         # than the reading.
-        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
+        with pq.ParquetFile(io.BytesIO(content), pre_buffer=False, page_checksum_verification=True) as file:
             version = (file.metadata.metadata or {}).get(_VERSION_KEY)
             if version is None:
                 raise NotARecordFile(path, "a parquet file of something else")
@@ -178,19 +213,17 @@ def read(path: Path) -> Record:
         fields: dict[str, Any] = {}
         for name, expected in _columns().items():
             column = columns.get(name)
-            if column is not None and column.type != expected:
+            if column is None:
+                continue
+            if column.type != expected:
                 raise NotARecordFile(path, f"{name} is {column.type}")
-            value = None if column is None else column[0].as_py()
+            value = column[0].as_py()
             if value is not None or not pa.types.is_list(expected):
                 fields[name] = value
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no parquet file"
         raise NotARecordFile(path, why.lower()) from error
-    implied = _only_choice(fields, int(version))
-    missing = [name for name in _required() if name not in columns and name not in implied]
-    if missing:
-        raise NotARecordFile(path, f"columns are missing: {', '.join(missing)}")
-    return Record(**(fields | implied))
+    return fields
 
 
 def expand(pattern: str) -> list[Path]:

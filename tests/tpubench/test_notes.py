@@ -47,7 +47,7 @@ def test_a_doubtful_run_of_several_is_named_by_its_number():
     lines = notes(make_record(number=1), noisy, make_record(number=3))
     assert any(line.startswith("embedded:eager: run 2: the standard deviation") for line in lines)
     assert not any("run 1" in line or "run 3" in line for line in lines)
-    assert "fewer than 5 processes [embedded:eager]: an interval over so few is too narrow" in lines
+    assert "fewer than 5 processes [embedded:eager]: so few make a wide interval: measure in more" in lines
 
 
 def test_what_the_sources_are_is_said_with_whose_they_are():
