@@ -10,11 +10,20 @@ from workloads.protocol import Workload
 GROUP = "tpubench.workloads"
 # Ours are found without installed metadata, and nobody else's package can take their names.
 _BUILTIN = {
+    "attention": "workloads.micro.product:Attention",
+    "conv": "workloads.micro.product:Conv",
+    "dispatch": "workloads.micro.dispatch:Dispatch",
     "dlrm": "workloads.dlrm:DLRM",
+    "elementwise": "workloads.micro.stream:Elementwise",
+    "embedding": "workloads.micro.stream:Embedding",
+    "hbm-copy": "workloads.micro.stream:HbmCopy",
+    "layernorm": "workloads.micro.stream:LayerNorm",
     "llama": "workloads.llama:Llama",
+    "matmul": "workloads.micro.product:Matmul",
     "mingpt": "workloads.mingpt:MinGPT",
     "qwen": "workloads.qwen:Qwen",
     "resnet": "workloads.resnet:ResNet",
+    "softmax": "workloads.micro.stream:Softmax",
     "unet": "workloads.unet:UNet",
 }
 

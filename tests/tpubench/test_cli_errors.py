@@ -102,7 +102,8 @@ def test_a_parquet_of_another_schema_is_named(cli, tmp_path, result):
     [
         (
             ("run", "resnot"),
-            "unknown workload 'resnot': did you mean 'resnet'? one of dlrm, llama, mingpt, qwen, resnet, unet",
+            "unknown workload 'resnot': did you mean 'resnet'? one of attention, conv, dispatch, dlrm, "
+            "elementwise, embedding, hbm-copy, layernorm, llama, matmul, mingpt, qwen, resnet, softmax, unet",
         ),
         (("run", "resnet", "--size", "huge"), "unknown size 'huge': one of full, resnet18, small, tiny"),
         (("run", "resnet", "--phase", "dream"), "unknown phase 'dream': one of infer, train"),
