@@ -7,8 +7,14 @@ import statistics
 from collections.abc import Sequence
 
 from tpubench import catalog
+from tpubench.ceiling import add_ceiling
 from tpubench.record import Record
 from tpubench.stats import Interval, median_ci
+
+#: What of several runs is a median, what falls as the step time grows, and what grows with it.
+_TIMES = ("first_step_s", "warmup_overhead_s", "device_s", "compile_s", "host_s_per_op", "device_s_per_op")
+_RATES = ("items_per_s", "achieved_tflops", "mfu", "achieved_gbps", "roofline")
+_COSTS = ("usd_per_step", "usd_per_million_items")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,6 +25,7 @@ class Assumptions:
     chips: int | None = None
     price: str | None = None  # a provider, or USD per chip-hour
     peak_tflops: float | None = None
+    peak_gbps: float | None = None
 
     def ensure(self) -> None:
         """Check what was given.
@@ -52,6 +59,7 @@ def account(record: Record, given: Assumptions | None = None) -> Record:
     if row.items_per_step is not None:
         row.items_per_s = row.items_per_step / interval.value
     _utilise(row, given)
+    add_ceiling(row, given.peak_gbps)
     _cost(row, given)
     return row
 
@@ -59,17 +67,20 @@ def account(record: Record, given: Assumptions | None = None) -> Record:
 def pooled(records: Sequence[Record], step: Interval) -> Record:
     """The accounted runs of one cell as one row, whose step time is ``step``; the rest is the last run's.
 
-    First step, warm-up, device and compile times are medians over the runs; throughput, MFU and cost are those
-    of ``step``.
+    First step, warm-up, device and compile times are medians over the runs; throughput, MFU, roofline and cost are
+    those of ``step``.
     """
     row = dataclasses.replace(records[-1])
     last, row.step_median_s, row.step_ci_low_s, row.step_ci_high_s = row.step_median_s, step.value, step.low, step.high
-    for name in ("first_step_s", "warmup_overhead_s", "device_s", "compile_s"):
+    for name in _TIMES:
         known = [value for r in records if (value := getattr(r, name)) is not None]
         setattr(row, name, statistics.median(known) if known else None)
     if last:
         for name, factor in (
-            *((name, last / step.value) for name in ("items_per_s", "achieved_tflops", "mfu")),
+            *(
+                (name, last / step.value)
+                for name in ("items_per_s", "achieved_tflops", "mfu", "achieved_gbps", "roofline")
+            ),
             *((name, step.value / last) for name in ("usd_per_step", "usd_per_million_items")),
         ):
             value = getattr(row, name)
@@ -88,6 +99,9 @@ def _utilise(row: Record, given: Assumptions) -> None:
         row.mfu_reason = row.mfu_reason or "the model's FLOPs by count and by formula disagree by more than 5 %"
         return
     row.mfu_reason = None
+    if row.model_flops == 0:
+        row.mfu_reason = "a step without products of matrices has none"
+        return
     if given.peak_tflops is not None:
         row.peak_tflops, row.peak_source = given.peak_tflops, "given with --peak-tflops"
     elif row.chip is None:

@@ -12,6 +12,7 @@ from tpubench import __version__, readers
 from tpubench.errors import TpubenchError
 from tpubench.options import (
     BackendNames,
+    Bandwidth,
     Batch,
     Chip,
     Debug,
@@ -87,6 +88,7 @@ def run(
     chip: Chip = None,
     price: Price = None,
     peak_tflops: Peak = None,
+    peak_gbps: Bandwidth = None,
     python: Python = None,
     debug: Debug = False,
 ) -> None:
@@ -102,7 +104,7 @@ def run(
         workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback, state,
         seq_len=seq_len, shape=shape, optimizer=optimizer, data=data,
     )  # fmt: skip
-    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
+    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops, peak_gbps=peak_gbps)
     raise typer.Exit(command(asked, out, timeout, given, Conditions(cache_dir, dump_hlo, chosen(python or []))))
 
 

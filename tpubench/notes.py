@@ -53,6 +53,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
         *_shared(measured, "device_s_reason", "device time"),
         *_shared(measured, "mfu_reason", "no MFU"),
         *_shared(measured, "peak_source", "peak"),
+        *_shared([row for row in measured if row.record.bytes_moved is not None], "roofline_reason", "no roofline"),
+        *_shared(measured, "peak_gbps_source", "bandwidth"),
         *_shared(measured, "cost_reason", "no cost"),
         *_shared(measured, "price_source", "price"),
         *_processes(measured),

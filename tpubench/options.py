@@ -26,4 +26,5 @@ Python = Annotated[
 Chip = Annotated[str | None, typer.Option("--chip", help="Take the peak and price of this chip.")]
 Price = Annotated[str | None, typer.Option("--price", help="A provider (gcp, aws), or USD per chip-hour.")]
 Peak = Annotated[float | None, typer.Option("--peak-tflops", help="Dense peak of one chip.", min=1e-6)]
+Bandwidth = Annotated[float | None, typer.Option("--peak-gbps", help="GB/s of one chip's memory.", min=1e-6)]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]

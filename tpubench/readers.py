@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tpubench.options import Chip, Debug, Peak, Price
+from tpubench.options import Bandwidth, Chip, Debug, Peak, Price
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,11 +26,12 @@ def compare(
     chip: Chip = None,
     price: Price = None,
     peak_tflops: Peak = None,
+    peak_gbps: Bandwidth = None,
     debug: Debug = False,
 ) -> None:
     """Put records side by side: step times with intervals, ratios, MFU, cost."""
     from tpubench.accounting import Assumptions
     from tpubench.commands.compare import compare as command
 
-    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops)
+    given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops, peak_gbps=peak_gbps)
     raise typer.Exit(command(files, baseline, fmt, plot, given))

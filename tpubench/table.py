@@ -90,6 +90,7 @@ def _columns(group: Group) -> list[_Column]:
     kinds = {r.record.peak_memory_kind for r in rows if r.record.peak_memory_kind}
     memory = f"peak MiB ({kinds.pop()})" if len(kinds) == 1 else "peak MiB"
     several = any(len(r.measured) > 1 for r in rows)
+    moves = any(r.record.bytes_moved is not None and r.record.model_flops for r in rows)
     columns = [
         ("cell", [r.name for r in rows], True),
         ("step ms [95% CI]", [_step(r) for r in rows], True),
@@ -102,6 +103,12 @@ def _columns(group: Group) -> list[_Column]:
         ("compile s", of(lambda r: _number(r.record.compile_s)), False),
         ("cache hits", of(lambda r: _share(r.hit_rate)), False),
         ("launches/step", of(lambda r: _rate(r.record.launches_per_step)), False),
+        ("host us/op", of(lambda r: _number(_micro(r.record.host_s_per_op))), False),
+        ("device us/op", of(lambda r: _number(_micro(r.record.device_s_per_op))), False),
+        ("TFLOP/s", of(lambda r: _number(r.record.achieved_tflops) if moves else NOTHING), False),
+        ("GB/s", of(lambda r: _number(r.record.achieved_gbps)), False),
+        ("roofline", of(lambda r: _share(r.record.roofline, ".3g")), False),
+        ("bound by", of(lambda r: r.record.bound_by or NOTHING), True),
         ("MFU", of(lambda r: _share(r.record.mfu, ".3g")), False),
         ("USD/step", of(lambda r: _number(r.record.usd_per_step, ".3g")), False),
         (f"USD/1M {item}s", of(lambda r: _number(r.record.usd_per_million_items, ".3g")), False),
@@ -114,6 +121,10 @@ def _columns(group: Group) -> list[_Column]:
 
 def _milli(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
+
+
+def _micro(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
 
 
 def _mib(size: int | None) -> float | None:
@@ -192,6 +203,8 @@ _FIELDS = tuple(
     compile_s compile_requests compile_hits compile_misses disk_requests disk_hits disk_misses compile_scope
     launches_per_step graphs graph_breaks cpu_fallbacks
     model_flops achieved_tflops peak_tflops peak_source mfu mfu_reason
+    bytes_moved achieved_gbps peak_gbps peak_gbps_source roofline bound_by roofline_reason
+    host_s_per_op device_s_per_op
     usd_per_chip_hour price_source usd_per_step usd_per_million_items cost_reason
     peak_memory_bytes peak_memory_kind correctness correctness_detail matmul_precision
     cache seed host cpu_model threads torch_version jax_version libtpu_version tpubench_version

@@ -37,8 +37,8 @@ class Dispatch(Micro):
         return 0.0
 
     def traffic(self, shape: Shape, batch: int, itemsize: int) -> float:
-        """Each call reads and writes its 8 numbers; compiled, one read and one write of them is all that remains."""
-        return float(2 * shape[0] * batch * 8 * itemsize)
+        """What one program needs: 8 numbers read and written; a launch an op moves them every time."""
+        return float(2 * batch * 8 * itemsize)
 
     def items(self, size: str, phase: str, batch: int, seq_len: int | None) -> float:
         """Ops a step."""
