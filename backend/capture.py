@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backend.xspace import PlaneWriter, XSpace
+from backend.chrome import chrome_to_xspace, read_events
 
 #: What every backend calls a step's marker.
 STEP_NAME = "step"
@@ -72,43 +70,6 @@ def torch_profile(directory: Path, run: str, steps: int, step: Run, synchronize:
     # Not *.trace.json.gz: TensorBoard would take that for its own.
     chrome = folder / f"{host}.perfetto.json.gz"
     profiler.export_chrome_trace(str(chrome))
-    with gzip.open(chrome, "rt", encoding="utf-8") as text:
-        events = json.load(text)["traceEvents"]
     path = folder / f"{host}.xplane.pb"
-    path.write_bytes(chrome_to_xspace(events, host))
+    path.write_bytes(chrome_to_xspace(read_events(chrome), host))
     return path
-
-
-_OPS = {"cpu_op", "user_annotation"}
-_KERNELS = {"kernel", "gpu_memcpy", "gpu_memset"}
-
-
-def chrome_to_xspace(events: list[dict[str, Any]], host: str) -> bytes:
-    """torch.profiler's Chrome trace events (microseconds) as a serialised XSpace.
-
-    Host threads become lines of ``/host:CPU``, CUDA streams lines of ``/device:GPU:n``. Times count
-    from the first event: xprof takes absolute ones for idleness.
-    """
-    spans = [e for e in events if e.get("ph") == "X" and e.get("cat") in _OPS | _KERNELS]
-    origin = min((e["ts"] for e in spans), default=0.0)
-    space = XSpace()
-    space.hostnames.append(host)
-    planes: dict[str, PlaneWriter] = {}
-    lines: dict[tuple[str, str], Any] = {}
-    for span in sorted(spans, key=lambda e: (e["ts"], -e["dur"])):
-        on_device = span["cat"] in _KERNELS
-        device = span.get("args", {}).get("device", 0)
-        plane = f"/device:GPU:{device}" if on_device else "/host:CPU"
-        line = f"stream {span['tid']}" if on_device else f"thread {span['tid']}"
-        if plane not in planes:
-            planes[plane] = PlaneWriter(space, plane)
-        if (plane, line) not in lines:
-            lines[plane, line] = planes[plane].line(line)
-        name, stats = str(span["name"]), {}
-        title, mark, number = name.partition("#")
-        if mark and title == STEP_NAME and number.isdigit():
-            name, stats = STEP_NAME, {"_r": 1, "step_num": int(number)}
-        elif on_device or span["cat"] == "cpu_op":
-            stats = {"tf_op": f"{name}:{name.removeprefix('aten::')}"}
-        planes[plane].event(lines[plane, line], name, (span["ts"] - origin) * 1e3, span["dur"] * 1e3, stats)
-    return bytes(space.SerializeToString())

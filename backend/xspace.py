@@ -235,7 +235,8 @@ def _plane(plane: Any) -> Plane:
             yield names.get(stat.metadata_id, ""), names.get(value, "") if kind == "ref_value" else value
 
     shared = {number: dict(stats(m)) for number, m in plane.event_metadata.items()}
-    titles = {number: m.name for number, m in plane.event_metadata.items()}
+    # A TPU's op is named by its whole HLO text, and displayed by its name.
+    titles = {number: m.display_name or m.name for number, m in plane.event_metadata.items()}
     lines = []
     for line in plane.lines:
         events = [

@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from tpubench import __version__, readers
+from tpubench import __version__, readers, tracing
 from tpubench.errors import TpubenchError
 from tpubench.options import (
     BackendNames,
@@ -111,49 +111,7 @@ def run(
 readers.add_to(app)
 
 
-@app.command()
-def trace(
-    workload: Annotated[
-        str | None, typer.Argument(help="A workload to capture; none: show what was captured before.")
-    ] = None,
-    mode: Annotated[str, typer.Option("--mode", help="One execution mode.")] = "eager",
-    backend: Annotated[str, typer.Option("--backend", help="One backend.")] = "embedded",
-    size: SizeName = None,
-    device: Device = "cpu",
-    dtype: Dtype = "float32",
-    phase: Phase = None,
-    batch: Batch = None,
-    seq_len: SeqLen = None,
-    shape: Shape = None,
-    optimizer: Optimizer = None,
-    seed: Seed = 0,
-    steps: Annotated[int, typer.Option("--steps", help="Steps to capture.", min=1, max=1000)] = 10,
-    directory: Annotated[Path, typer.Option("--dir", help="Where captures lie.")] = Path("traces"),
-    fmt: Annotated[str, typer.Option("--format", help="Of the summary: table, md, csv or json.")] = "table",
-    top: Annotated[int, typer.Option("--top", help="Ops to show.", min=1)] = 10,
-    serve: Annotated[bool, typer.Option("--serve/--no-serve", help="Serve TensorBoard until Ctrl-C.")] = True,
-    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
-    port: Annotated[int, typer.Option("--port", help="TensorBoard's port; 0: a free one.", min=0, max=65535)] = 0,
-    timeout: Timeout = 1800.0,
-    cpu_fallback: Fallback = False,
-    python: Python = None,
-    debug: Debug = False,
-) -> None:
-    """Capture a profile, check it, sum it up, and show it in TensorBoard's trace viewer."""
-    from tpubench.cells import Asked
-    from tpubench.commands.trace import Capture, View
-    from tpubench.commands.trace import trace as command
-    from tpubench.conditions import Conditions
-    from tpubench.interpreter import chosen
-
-    asked = None
-    if workload is not None:
-        asked = Asked(
-            workload, mode, backend, size, device, dtype, phase, batch, seed, steps, cpu_fallback,
-            seq_len=seq_len, shape=shape, optimizer=optimizer,
-        )  # fmt: skip
-    view = View(fmt=fmt, top=top, serve=serve, open_browser=open_browser, port=port)
-    raise typer.Exit(command(Capture(asked, directory, steps, timeout, Conditions(pythons=chosen(python or []))), view))
+tracing.add_to(app)
 
 
 @app.command()
@@ -270,5 +228,9 @@ def _usage(error: Exception) -> str:
     """What the parser of options says, with where to look it up."""
     text = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
-    command = " ".join(["tpubench", *([context.info_name] if context and context.parent else [])])
+    names = []
+    while context and context.parent:
+        names.append(context.info_name)
+        context = context.parent
+    command = " ".join(["tpubench", *reversed(names)])
     return f"{text}: see `{command} --help`"

@@ -3,7 +3,8 @@
 import jax
 import pytest
 
-from backend.capture import chrome_to_xspace, jax_profile
+from backend.capture import jax_profile
+from backend.chrome import chrome_to_xspace
 from backend.xspace import NotAnXSpace, PlaneWriter, XSpace, parse
 
 

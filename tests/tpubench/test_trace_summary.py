@@ -103,7 +103,7 @@ def without(what):
         (without("steps"), "marks no steps"),
         (without("ops"), "holds no ops"),
         (tpu_profile()[:-7], "cannot be read"),
-        (b"", "marks no steps"),
+        (b"", "nothing is in it"),
         (b"no profile", "cannot be read"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``tpubench trace``: capture a profile, check it, sum it up, show it."""
+"""``tpubench trace``: capture a profile, or open one, check it, sum it up, show it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ def trace(capture: Capture, view: View) -> int:
     """Capture if asked to, print the summary, serve TensorBoard until Ctrl-C; returns the exit code."""
     from tpubench.trace.summary import summarize
 
-    if view.fmt not in report.FORMATS:
-        raise UnknownName("format", view.fmt, report.FORMATS)
+    _ensure_format(view)
     if capture.asked is not None:
         run = _capture(capture, capture.asked)
     else:
@@ -57,6 +56,27 @@ def trace(capture: Capture, view: View) -> int:
         return _serve(capture.directory, run, view)
     _say(f"show it: tpubench trace --dir '{capture.directory}'")
     return 0
+
+
+def open_trace(path: Path, view: View) -> int:
+    """Print the summary of a trace made anywhere, serve TensorBoard until Ctrl-C; returns the exit code."""
+    from tpubench.trace.source import locate, planes_of, shown
+    from tpubench.trace.summary import summed
+
+    _ensure_format(view)
+    source = locate(path)
+    summary = summed(source.path, planes_of(source.path))
+    typer.echo(report.render(summary, view.fmt, view.top), nl=False)
+    _say(f"trace: {source.path} ({summary.size_bytes / 2**20:.1f} MiB, {summary.steps} steps)")
+    if not view.serve:
+        return 0
+    with shown(source) as (directory, run):
+        return _serve(directory, run, view)
+
+
+def _ensure_format(view: View) -> None:
+    if view.fmt not in report.FORMATS:
+        raise UnknownName("format", view.fmt, report.FORMATS)
 
 
 def _say(text: str) -> None:

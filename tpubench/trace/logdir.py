@@ -19,8 +19,8 @@ class CapturedRun:
     path: Path
 
 
-def runs(directory: Path) -> list[CapturedRun]:
-    """The captures in ``directory``, oldest first.
+def runs(directory: Path, option: str = "--dir ") -> list[CapturedRun]:
+    """The captures in ``directory``, oldest first. ``option`` is what the user gives folders with.
 
     Raises:
         TraceNotFound: there is none; where the folder is part of a log directory, it says of which.
@@ -32,8 +32,11 @@ def runs(directory: Path) -> list[CapturedRun]:
         return [CapturedRun(p.parent.name, p.name.removesuffix(_SUFFIX), p) for p in found]
     for folder in directory.resolve().parents:
         if any((folder / "plugins" / "profile").glob(f"*/*{_SUFFIX}")):
-            raise TraceNotFound(f"'{directory}' lies inside a log directory", f"give --dir '{folder}'")
+            raise TraceNotFound(f"'{directory}' lies inside a log directory", f"give {option}'{folder}'")
     deeper = sorted(p for p in directory.glob("*/plugins/profile") if any(p.glob(f"*/*{_SUFFIX}")))
     if deeper:
-        raise TraceNotFound(f"'{directory}' holds log directories", f"give --dir '{deeper[0].parent.parent}'")
-    raise TraceNotFound(f"no capture is in '{directory}'", "capture one: tpubench trace resnet")
+        raise TraceNotFound(f"'{directory}' holds log directories", f"give {option}'{deeper[0].parent.parent}'")
+    raise TraceNotFound(
+        f"no capture is in '{directory}'",
+        "capture one: tpubench trace resnet, or name a trace's file: tpubench trace open FILE",
+    )

@@ -8,8 +8,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from backend.xspace import Event, Line, NotAnXSpace, Plane, read
+from backend.xspace import Event, Line, Plane
 from tpubench.errors import TraceIncomplete
+from tpubench.trace.source import planes_of
 
 Span = tuple[float, float]
 
@@ -74,44 +75,63 @@ class Summary:
 
 
 def summarize(path: Path) -> Summary:
-    """The summary of a ``.xplane.pb``.
+    """The summary of a ``.xplane.pb`` of ours.
 
     Raises:
         TraceIncomplete: it cannot be read, or holds no steps, or no ops.
     """
-    try:
-        planes = read(path)
-    except (NotAnXSpace, OSError) as error:
-        raise TraceIncomplete(
-            f"'{path}' cannot be read ({error})", "capture it again; a file that is being written ends early"
-        ) from error
+    summary = summed(path, planes_of(path))
+    if not summary.steps:
+        raise TraceIncomplete(f"'{path}' marks no steps", "capture it with `tpubench trace`, which marks them")
+    return summary
+
+
+def summed(path: Path, planes: Sequence[Plane]) -> Summary:
+    """The summary of the ``planes`` that are in the trace ``path``; steps need not be marked in it.
+
+    Raises:
+        TraceIncomplete: it holds no ops.
+    """
     host_steps = [e for p in planes for line in p.lines for e in line.events if _is_step(e)]
     summaries = tuple(s for p in planes if (s := _plane(p, host_steps)) is not None)
-    steps = max((len(s.step_ns) for s in summaries), default=len(host_steps))
-    if not steps:
-        raise TraceIncomplete(f"'{path}' marks no steps", "capture it with `tpubench trace`, which marks them")
     if not summaries:
-        raise TraceIncomplete(f"'{path}' holds no ops", "capture more steps with --steps, after the warm-up")
+        raise TraceIncomplete(f"'{path}' holds no ops", _no_ops(planes, bool(host_steps)))
+    steps = max(len(s.step_ns) for s in summaries)
     return Summary(path, path.stat().st_size, steps, summaries)
+
+
+def _no_ops(planes: Sequence[Plane], steps: bool) -> str:
+    """What to do about a trace without ops, by what is in it."""
+    device = next((p.name for p in planes if _is_device(p)), None)
+    if device is not None:
+        return f"nothing ran on {device} while it was captured: start the capture once the steps run"
+    if steps:
+        return "the host alone was captured: take host_tracer_level 2 or more, on the machine that has the device"
+    return "capture more steps, after the warm-up: tpubench trace captures, marks and checks them"
 
 
 def _is_step(event: Event) -> bool:
     return "step_num" in event.stats and "_r" in event.stats
 
 
+def _is_device(plane: Plane) -> bool:
+    return plane.name.startswith("/device:")
+
+
 def _is_op(event: Event, line: Line, on_device: bool) -> bool:
     if on_device:
-        return line.name == "XLA Ops" or line.name.startswith("stream ")
+        # XLA's streams are named "Stream #13(Compute)", those of a Chrome trace "stream 7".
+        return line.name in ("XLA Ops", "Sparse Core Ops") or line.name.lower().startswith("stream ")
     return "hlo_op" in event.stats or "tf_op" in event.stats
 
 
 def _plane(plane: Plane, host_steps: Sequence[Event]) -> PlaneSummary | None:
-    on_device = plane.name.startswith("/device:")
+    on_device = _is_device(plane)
     ops = {line.name: [e for e in line.events if _is_op(e, line, on_device)] for line in plane.lines}
     if not any(ops.values()):
         return None
     marked = [e for line in plane.lines if line.name == "Steps" for e in line.events] if on_device else []
-    steps = _in_order(marked or host_steps)
+    steps = sorted(marked, key=lambda e: e.start_ns) or _in_order(host_steps)
     start, end = _window(steps, [e for events in ops.values() for e in events])
     inside = [[e for e in events if start <= e.start_ns < end] for events in ops.values()]
     return PlaneSummary(
