@@ -17,6 +17,9 @@ Shape = Annotated[str | None, typer.Option("--shape", help="Shapes of a micro wo
 Optimizer = Annotated[str | None, typer.Option("--optimizer", help="sgd or adamw; the workload's own by default.")]
 Batch = Annotated[str | None, typer.Option("--batch", help="Batch sizes; the size's own by default.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of weights and data.")]
+Processes = Annotated[
+    int, typer.Option("--processes", help="Fresh processes a cell, spread at random over the run.", min=1, max=10000)
+]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds after which a cell is given up.", min=1.0)]
 Fallback = Annotated[bool, typer.Option("--cpu-fallback", help="Run ops without a lowering on the CPU, counted.")]
 Python = Annotated[

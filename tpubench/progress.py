@@ -12,16 +12,17 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 
 from tpubench.conditions import TRACE_VARIABLE
 from tpubench.spec import Spec
+from tpubench.sweep import Sweep
 
 
 class CellProgress:
-    """Follows the events of a run: a live line on a terminal, plain lines elsewhere."""
+    """Follows the events of a sweep: a live line on a terminal, plain lines elsewhere."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, sweep: Sweep) -> None:
         self._console = Console(stderr=True, highlight=False)
         # A line that is redrawn and lines that come between do not mix.
         self._live = self._console.is_terminal and not os.environ.get(TRACE_VARIABLE)
-        self._total = total
+        self._sweep = sweep
         self._done = 0
         self._began = time.monotonic()
         self._task: TaskID | None = None
@@ -46,7 +47,7 @@ class CellProgress:
     def __call__(self, spec: Spec, event: dict[str, Any]) -> None:
         """Take one event of the cell ``spec``."""
         name = event["event"]
-        place = f"[{self._done + 1}/{self._total}] {spec.label}"
+        place = f"[{self._done + 1}/{self._done + self._sweep.left}] {self._sweep.name(spec)}"
         if name == "start":
             self._began = time.monotonic()
             if self._live:

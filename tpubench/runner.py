@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tpubench.process import Event, OnEvent, Worker
 from tpubench.record import Record, Status
 from tpubench.spec import Spec
 from tpubench.store import write
+from tpubench.sweep import DIED
 
 #: As a run is, where nothing is said of it.
 _PLAIN = Conditions()
@@ -105,7 +106,7 @@ def _attempt(
 
 def _death(code: int, tail: str) -> dict[str, Any]:
     """The row of a worker that ended without an answer."""
-    fields: dict[str, Any] = {"status": Status.ERROR, "error_class": "WorkerDied", "error_output": tail}
+    fields: dict[str, Any] = {"status": Status.ERROR, "error_class": DIED, "error_output": tail}
     if code < 0:
         name = _signal_name(-code)
         hint = " (often the kernel, out of memory)" if -code == signal.SIGKILL else ""
@@ -121,7 +122,7 @@ def _signal_name(number: int) -> str:
 
 
 def run_cells(
-    specs: Sequence[Spec],
+    specs: Iterable[Spec],
     directory: Path,
     *,
     timeout: float,
@@ -129,7 +130,7 @@ def run_cells(
     on_event: Callable[[Spec, Event], None] = lambda spec, event: None,
     conditions: Conditions = _PLAIN,
 ) -> Iterator[tuple[Record, Path]]:
-    """Run cells in order; each row is on disk before the next cell starts.
+    """Run cells in order; each row is on disk, and has been given out, before the next cell is asked for.
 
     Raises:
         UnwritableDirectory: a row cannot be written.

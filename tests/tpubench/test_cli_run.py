@@ -142,6 +142,22 @@ def test_a_run_prints_this(cli, plugin, tmp_path):
     assert not problems and [(r.mode, r.status) for r in records] == [("eager", "ok"), ("lazy", "unsupported")]
 
 
+def test_each_cell_runs_in_as_many_processes_as_asked_and_what_cannot_run_once(cli, plugin, tmp_path):
+    arguments = ["run", "load", "--backend", "fake", "--size", "tiny", "--mode", "eager,lazy", "--steps", "3"]
+    got = cli(*arguments, "--processes", "2", "--out", "out")
+    assert got.returncode == 0
+    started = [line for line in got.stderr.splitlines() if line.endswith("...")]
+    assert sorted(line.partition("] ")[2] for line in started) == [
+        "load/tiny fake:eager, process 1 of 2 ...",
+        "load/tiny fake:eager, process 2 of 2 ...",
+        "load/tiny fake:lazy, process 1 of 2 ...",
+    ]
+    assert started[-1].startswith("[3/3]") and "3 records in out:" in got.stdout
+    assert "fewer than 5 processes" in got.stdout
+    records, _ = store.read_many([str(tmp_path / "out")])
+    assert sorted((r.mode, r.status) for r in records) == [("eager", "ok"), ("eager", "ok"), ("lazy", "unsupported")]
+
+
 def test_the_batch_that_is_told_is_the_one_that_runs(cli, plugin):
     got = cli("run", "load", "--backend", "fake", "--mode", "lazy", "--batch", "2,8")
     assert got.stderr.splitlines()[0].endswith(": small, batch 2, 8; --size full for the published size")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 from pathlib import Path
@@ -13,33 +14,47 @@ from tpubench.cells import Asked, cells, default_size, load_workload
 from tpubench.conditions import Conditions
 from tpubench.record import Record, Status
 from tpubench.spec import Spec
+from tpubench.sweep import Sweep
 
 #: How a run may end without being anybody's failure.
 _FINE = {Status.OK, Status.UNSUPPORTED, Status.SKIPPED}
 
 
-def run(asked: Asked, out: Path, timeout: float, given: Assumptions, conditions: Conditions) -> int:
+@dataclasses.dataclass(frozen=True, slots=True)
+class How:
+    """What of a run is no part of its cells: times in seconds."""
+
+    out: Path
+    timeout: float
+    given: Assumptions
+    conditions: Conditions
+    processes: int = 1
+
+
+def run(asked: Asked, how: How) -> int:
     """Run every cell that ``asked`` names; returns the exit code: 1 where a cell failed."""
     from tpubench.store import ensure_writable
 
     specs = cells(asked)
-    given.ensure()
-    conditions.ensure(specs)
-    ensure_writable(out)
-    if conditions.dump_hlo is not None:
-        ensure_writable(conditions.dump_hlo, "--dump-hlo")
+    how.given.ensure()
+    how.conditions.ensure(specs)
+    ensure_writable(how.out)
+    if how.conditions.dump_hlo is not None:
+        ensure_writable(how.conditions.dump_hlo, "--dump-hlo")
     _say_sizes(asked, specs)
-    records, paths, interrupted = _measure(specs, out, timeout, given, conditions)
+    sweep = Sweep(specs, how.processes)
+    records, paths, interrupted = _measure(sweep, how)
     if records:
         _print_summary(records)
-        typer.echo(f"\n{len(paths)} record{'s' if len(paths) != 1 else ''} in {out}:")
+        typer.echo(f"\n{len(paths)} record{'s' if len(paths) != 1 else ''} in {how.out}:")
         for path in paths:
             typer.echo(f"  {path.name}")
-        if conditions.dump_hlo is not None:
-            _say_dumps(specs, conditions)
-        typer.echo(f"\ncompare: tpubench compare '{out}/*.parquet'")
+        if how.conditions.dump_hlo is not None:
+            _say_dumps(specs, how.conditions)
+        typer.echo(f"\ncompare: tpubench compare '{how.out}/*.parquet'")
     if interrupted:
-        typer.echo(f"interrupted: {len(specs) - len(records)} of {len(specs)} cells did not run", err=True)
+        left, what = sweep.left, "cells" if how.processes == 1 else "runs"
+        typer.echo(f"interrupted: {left} of {len(records) + left} {what} did not run", err=True)
         return 130
     return 0 if all(record.status in _FINE for record in records) else 1
 
@@ -69,9 +84,8 @@ def _say_sizes(asked: Asked, specs: list[Spec]) -> None:
         typer.echo(f"size {name} (the default on {device}): {what}{hint}", err=True)
 
 
-def _measure(
-    specs: list[Spec], out: Path, timeout: float, given: Assumptions, conditions: Conditions
-) -> tuple[list[Record], list[Path], bool]:
+def _measure(sweep: Sweep, how: How) -> tuple[list[Record], list[Path], bool]:
+    """``(records, their files, whether it was interrupted)``."""
     from tpubench.progress import CellProgress
     from tpubench.runner import run_cells
 
@@ -79,13 +93,20 @@ def _measure(
     paths: list[Path] = []
     # As a scheduler ends a job: the worker and its caches go, the finished rows stay.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with CellProgress(len(specs)) as progress:
+    with CellProgress(sweep) as progress:
+        runs = run_cells(
+            sweep.runs(),
+            how.out,
+            timeout=how.timeout,
+            given=how.given,
+            on_event=progress,
+            conditions=how.conditions,
+        )
         try:
-            for record, path in run_cells(
-                specs, out, timeout=timeout, given=given, on_event=progress, conditions=conditions
-            ):
+            for record, path in runs:
                 records.append(record)
                 paths.append(path)
+                sweep.add(record)
         except KeyboardInterrupt:
             return records, paths, True
     return records, paths, False

@@ -88,6 +88,7 @@ def _capture(capture: Capture, asked: Asked) -> CapturedRun:
     from tpubench.progress import CellProgress
     from tpubench.runner import capture as run_capture
     from tpubench.store import ensure_writable
+    from tpubench.sweep import Sweep
 
     specs = cells(asked)
     if len(specs) != 1:
@@ -95,7 +96,7 @@ def _capture(capture: Capture, asked: Asked) -> CapturedRun:
     spec = specs[0]
     ensure_writable(capture.directory)
     name = run_name(spec)
-    with CellProgress(1) as progress:
+    with CellProgress(Sweep(specs)) as progress:
         progress(spec, {"event": "start"})
         path = run_capture(
             spec,
