@@ -10,6 +10,8 @@ TpubenchError
 ├── UnwritableDirectory    results or traces cannot be written there
 ├── NothingToCompare       no row is left to put in a table
 ├── BaselineNotFound       the baseline's filter matches no row
+├── DifferentWork          a baseline whose work other rows did not do
+├── SeveralCells           more than one cell falls into one place of a pivot
 ├── MissingPackage         a package that only one command needs
 ├── NotASurvey             a file that `tpubench ops` did not write
 ├── WorkerFailed           a worker process ended without an answer
@@ -21,7 +23,7 @@ TpubenchError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class TpubenchError(Exception):
@@ -117,6 +119,26 @@ class BaselineNotFound(TpubenchError):
 
     def __init__(self, wanted: str, offered: Iterable[str]) -> None:
         super().__init__(f"no row matches the baseline '{wanted}'", f"one of {', '.join(offered)}")
+
+
+class DifferentWork(TpubenchError):
+    """A baseline's filter asks for work that other rows did not do."""
+
+    def __init__(self, field: str, values: Sequence[object], baseline: str) -> None:
+        super().__init__(
+            f"the baseline '{baseline}' did different work: rows differ in {field} ({', '.join(map(str, values))})",
+            f"add --across {field} to compare them all the same, or keep one {field} with --where",
+        )
+
+
+class SeveralCells(TpubenchError):
+    """More than one cell falls into one place of a pivot."""
+
+    def __init__(self, place: str, names: Sequence[str], differ: Sequence[str]) -> None:
+        super().__init__(
+            f"{len(names)} cells fall into {place} ({', '.join(names)})",
+            f"they differ in {', '.join(differ)}: join it to an axis of --by with +, or keep one with --where",
+        )
 
 
 class WorkerFailed(TpubenchError):

@@ -38,6 +38,8 @@ _UNLIKE = (
     "libtpu_version",
     "tpubench_version",
 )
+#: From this p on Mann-Whitney's test makes no claim.
+_SURE = 0.05
 #: Of fewer processes than these Student's t makes an interval wide.
 _FEW = 5
 #: Values, and names beside a value, that a line lists before it only counts the rest.
@@ -57,6 +59,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
         *_shared(measured, "peak_gbps_source", "bandwidth"),
         *_shared(measured, "cost_reason", "no cost"),
         *_shared(measured, "price_source", "price"),
+        *_disagreements(measured),
+        *_moved(measured),
         *_processes(measured),
     ]
 
@@ -91,6 +95,34 @@ def _shared(rows: Sequence[Row], field: str, title: str) -> list[str]:
     return [
         f"{title}{'' if len(names) == len(rows) else f' [{_list(names)}]'}: {text}" for text, names in texts.items()
     ]
+
+
+def _disagreements(rows: Sequence[Row]) -> list[str]:
+    """Rows called different by the interval, and not by Mann-Whitney though it has the samples to."""
+    lines = []
+    for row in rows:
+        if row.p_value is None or row.is_baseline or row.undecided or row.p_value < _SURE:
+            continue
+        lines.append(
+            f"{row.name}: the interval leaves out 1, Mann-Whitney's p is {row.p_value:.2g}: measure in more processes"
+        )
+    return lines
+
+
+def _moved(rows: Sequence[Row]) -> list[str]:
+    """What differs between rows and what each is held against, where that is the same cell of other records."""
+    held = [(row, row.base) for row in rows if row.base is not None and row.base.fingerprint == row.record.fingerprint]
+    lines = []
+    for field in _UNLIKE:
+        changes = _grouped(
+            ((getattr(base, field), getattr(row.record, field)), row.name)
+            for row, base in held
+            if getattr(base, field) != getattr(row.record, field)
+        )
+        for (old, new), names in changes.items():
+            shown = " then, ".join("unknown" if value is None else str(value) for value in (old, new))
+            lines.append(f"changed: {field}: {shown} now [{_list(names)}]")
+    return lines
 
 
 def _processes(rows: Sequence[Row]) -> list[str]:

@@ -26,6 +26,8 @@ Python = Annotated[
     list[str] | None,
     typer.Option("--python", help="BACKEND=PATH: the interpreter that serves a backend. May be given several times."),
 ]
+Files = Annotated[list[str], typer.Argument(help="Record files, folders or patterns.")]
+Where = Annotated[str | None, typer.Option("--where", help="Only records of these: backend:mode, or field=value,...")]
 Chip = Annotated[str | None, typer.Option("--chip", help="Take the peak and price of this chip.")]
 Price = Annotated[str | None, typer.Option("--price", help="A provider (gcp, aws), or USD per chip-hour.")]
 Peak = Annotated[float | None, typer.Option("--peak-tflops", help="Dense peak of one chip.", min=1e-6)]

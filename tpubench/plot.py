@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tpubench.compare import Comparison, Group, Row
+from tpubench.digits import seconds
 from tpubench.errors import BadValue, NothingToCompare, UnwritableDirectory
 from tpubench.stats import Interval
-from tpubench.table import seconds
 
 SUFFIXES = (".png", ".svg", ".pdf")
 

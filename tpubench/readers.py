@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tpubench.options import Bandwidth, Chip, Debug, Peak, Price
+from tpubench.options import Bandwidth, Chip, Debug, Files, Peak, Price, Where
 
 
 def add_to(app: typer.Typer) -> None:
@@ -17,9 +17,32 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    files: Annotated[list[str], typer.Argument(help="Record files, folders or patterns.")],
+    files: Files,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="backend:mode that the others are held against.")
+        str | None,
+        typer.Option("--baseline", help="What the others are held against: backend:mode, or field=value,..."),
+    ] = None,
+    where: Where = None,
+    across: Annotated[
+        str, typer.Option("--across", help="Compare work that differs in these fields: batch, dtype, ...")
+    ] = "",
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", help="Hold each cell against the same cell of these records. Several times."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="A table of two axes instead: workload,mode or work,backend+mode.")
+    ] = None,
+    show: Annotated[
+        str,
+        typer.Option(
+            "--show",
+            help="With --by: step, ratio, rate, first, compile, device, hits, mfu, roofline, memory or usd.",
+        ),
+    ] = "step",
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option("--fail-if-slower", help="Exit with 1 where a row is surely slower by more than this: 5%."),
     ] = None,
     fmt: Annotated[str, typer.Option("--format", help="table, md, csv or json.")] = "table",
     plot: Annotated[Path | None, typer.Option("--plot", help="Write a picture: .png, .svg or .pdf.")] = None,
@@ -31,7 +54,9 @@ def compare(
 ) -> None:
     """Put records side by side: step times with intervals, ratios, MFU, cost."""
     from tpubench.accounting import Assumptions
+    from tpubench.commands.compare import Question
     from tpubench.commands.compare import compare as command
 
     given = Assumptions(chip=chip, price=price, peak_tflops=peak_tflops, peak_gbps=peak_gbps)
-    raise typer.Exit(command(files, baseline, fmt, plot, given))
+    asked = Question(baseline, where, across, tuple(against or ()), by, show, fail_if_slower)
+    raise typer.Exit(command(files, asked, fmt, plot, given))

@@ -40,6 +40,18 @@ class Interval:
         """Whether ``value`` lies in the interval; an unknown interval holds everything."""
         return self.low is None or self.high is None or self.low <= value <= self.high
 
+    def known_to_hold(self, value: float) -> bool:
+        """Whether ``value`` lies in the interval; an unknown interval holds nothing."""
+        return self.low is not None and self.holds(value)
+
+    def times(self, factor: float) -> Interval:
+        """All three times ``factor``, which is above 0."""
+        return Interval(
+            self.value * factor,
+            None if self.low is None else self.low * factor,
+            None if self.high is None else self.high * factor,
+        )
+
 
 def median_ci(samples: Samples, confidence: float = CONFIDENCE) -> Interval:
     """The median and its distribution-free confidence interval, by order statistics.
@@ -163,11 +175,15 @@ class Pool:
         drawn = self.drawn / np.roll(base.drawn, RESAMPLES // 2)
         return _percentiles(value, drawn, confidence, _spread((self, base), confidence))
 
-    def p_value(self, base: Pool) -> float:
-        """Of :func:`mann_whitney`: between processes' medians where both sides have several, else between steps."""
-        if min(len(self.medians), len(base.medians)) > 1:
-            return mann_whitney(self.medians, base.medians)
-        return mann_whitney(np.concatenate(self._ordered).tolist(), np.concatenate(base._ordered).tolist())
+    def p_value(self, base: Pool) -> float | None:
+        """Of :func:`mann_whitney`: between processes' medians where both sides have several, else between steps.
+
+        None where so few samples cannot bring it below 5 %, whatever they are: up to 3 a side.
+        """
+        a, b = self.medians, base.medians
+        if min(len(a), len(b)) < 2:
+            a, b = np.concatenate(self._ordered).tolist(), np.concatenate(base._ordered).tolist()
+        return mann_whitney(a, b) if math.comb(len(a) + len(b), len(a)) > 2 / (1 - CONFIDENCE) else None
 
 
 def _spread(pools: Sequence[Pool], confidence: float) -> float:

@@ -35,7 +35,7 @@ def test_resnet_small_in_four_cells(cli, tmp_path):
 
     table = cli("compare", "results/*.parquet", "--plot", "plot.png", "--price", "1.2", "--peak-tflops", "1")
     assert table.returncode == 0 and (tmp_path / "plot.png").stat().st_size > 5000
-    data = json.loads(cli("compare", "results", "--format", "json", "--baseline", "torch:eager").stdout)
+    data = json.loads(cli("compare", "results", "--format", "json", "--baseline", "torch:eager").stdout)["groups"]
     assert len(data) == 1 and {r["status"] for r in data[0]["rows"]} == {"ok"}
     assert all(r["ratio_ci_low"] <= r["ratio"] <= r["ratio_ci_high"] for r in data[0]["rows"])
 

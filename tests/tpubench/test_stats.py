@@ -207,6 +207,18 @@ def test_mann_whitney_and_students_t_are_as_scipy_has_them(seed):
 
 
 def test_p_is_of_processes_where_there_are_several():
-    several = Pool([[1.0] * 30, [2.0] * 30]).p_value(Pool([[3.0] * 30, [4.0] * 30]))
-    assert several == pytest.approx(2 / 6)
+    several = Pool([[v] * 30 for v in (1.0, 2.0, 3.0, 4.0)]).p_value(Pool([[v] * 30 for v in (5.0, 6.0, 7.0, 8.0)]))
+    assert several == pytest.approx(2 / 70)
     assert Pool([[float(i) for i in range(30)]]).p_value(Pool([[float(i) for i in range(30, 60)]])) < 1e-6
+
+
+def test_a_test_that_cannot_become_sure_gives_no_p():
+    few = Pool([[1.0] * 30, [2.0] * 30, [3.0] * 30])
+    assert few.p_value(Pool([[4.0] * 30, [5.0] * 30, [6.0] * 30])) is None
+
+
+def test_an_interval_scales_and_an_unknown_one_is_not_known_to_hold_anything():
+    assert Interval(1.0, 0.5, 2.0).times(2) == Interval(2.0, 1.0, 4.0)
+    assert Interval(1.0, None, None).times(2) == Interval(2.0, None, None)
+    assert Interval(1.0, 0.5, 2.0).known_to_hold(1.5) and not Interval(1.0, 0.5, 2.0).known_to_hold(3)
+    assert Interval(1.0, None, None).holds(1) and not Interval(1.0, None, None).known_to_hold(1)

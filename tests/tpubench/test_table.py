@@ -12,8 +12,9 @@ from records import make_record, make_spec
 from tpubench import store
 from tpubench.accounting import account
 from tpubench.compare import Comparison
+from tpubench.digits import seconds
 from tpubench.record import Status
-from tpubench.table import render, seconds
+from tpubench.table import render
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -89,7 +90,7 @@ def test_csv_has_a_line_a_row_at_full_precision():
 
 
 def test_json_holds_groups_rows_and_notes():
-    (group,) = json.loads(render(Comparison.of(rows()), "json"))
+    (group,) = json.loads(render(Comparison.of(rows()), "json"))["groups"]
     assert group["work"]["batch"] == 16 and len(group["rows"]) == 4 and group["notes"]
     assert group["rows"][1]["baseline"] is True and group["rows"][3]["ratio"] is None
 
@@ -124,7 +125,7 @@ def test_a_column_wider_than_the_terminal_is_shown_all_the_same():
 
 def test_numbers_of_a_row_that_is_not_ok_are_null_for_programs_too():
     bad = account(make_record(Status.RECOMPILED, compile_s=3.0, device_s=1.0, reason="why"))
-    (row,) = json.loads(render(Comparison.of([bad]), "json"))[0]["rows"]
+    (row,) = json.loads(render(Comparison.of([bad]), "json"))["groups"][0]["rows"]
     numbers = {k for k, v in row.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     assert numbers == {"runs", "runs_measured", "seed"} and row["reason"] == "why"
 
@@ -132,3 +133,23 @@ def test_numbers_of_a_row_that_is_not_ok_are_null_for_programs_too():
 def test_large_rates_have_no_exponent():
     fast = account(make_record(step_s=[0.001] * 10, items_per_step=1.5e5))
     assert " 150000000 " in render(Comparison.of([fast]), "table")
+
+
+def test_several_pieces_of_work_end_in_a_mean_over_them():
+    more = [account(make_record(number=9, spec=make_spec(batch=32, backend="torch"))),
+            account(make_record(number=8, spec=make_spec(batch=32, mode="compile"), scale=0.125))]  # fmt: skip
+    lines = render(Comparison.of([*rows(), *more], "torch:eager"), "table").splitlines()
+    at = lines.index("over 2 pieces of work")
+    assert lines[at + 1].startswith(
+        "cell              geometric mean x baseline [95% CI]  of works  fastest in  baseline"
+    )
+    assert lines[at + 3].startswith("embedded:compile  0.250 [0.24") and lines[at + 3].endswith(
+        "2           2  torch:eager"
+    )
+    assert lines[-1].endswith("they differ in batch (16, 32); --across batch would")
+
+
+def test_across_batches_there_is_a_ratio_an_item():
+    both = [account(make_record(number=n, spec=make_spec(batch=b), scale=b / 16)) for n, b in ((1, 16), (2, 32))]
+    text = render(Comparison.of(both, "batch=16", across=["batch"]), "table")
+    assert "x baseline a image" in text and "~1.00 [" in text and "2.00 [" in text
